@@ -9,17 +9,37 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::super::masks::{KEY_BLOCK, mask_row};
+use super::super::masks::{KEY_BLOCK, Mask, mask_row};
 use super::super::matrix::TypedMatrix;
-use super::{MAX_STREAMED, Sizes, StreamedHead, cap};
+use super::sizes::{Sizes, cap};
 use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::rows::largest;
-use crate::cpu::simd::{Kernel, Simd, math};
+use crate::cpu::simd::{Isa, Kernel, Simd, math};
+use crate::ops::attention::MAX_MASKS;
 use std::ops::Range;
 
 /// Prefetch distance in rows. One row is prefetched while one is processed: a core can track only a few lines in
 /// flight.
 const AHEAD: usize = 32;
+
+/// Maximum number of matrices processed at once.
+pub const MAX_STREAMED: usize = 8;
+
+/// A matrix with few queries.
+pub struct StreamedHead<'a, T> {
+    /// Number of queries.
+    pub queries: usize,
+    /// The queries.
+    pub query: TypedMatrix<'a, T>,
+    /// All keys.
+    pub key: TypedMatrix<'a, T>,
+    /// All values.
+    pub value: TypedMatrix<'a, T>,
+    /// The keys to process, at least one.
+    pub keys: Range<usize>,
+    /// Masks, applied in this order.
+    pub masks: [Option<Mask<'a>>; MAX_MASKS],
+}
 
 /// The attention of a few queries of several matrices; run it with [`Isa::run`](crate::cpu::simd::Isa::run).
 pub struct Stream<'a, T> {
@@ -35,14 +55,17 @@ pub struct Stream<'a, T> {
     pub heads: &'a [Option<StreamedHead<'a, T>>; MAX_STREAMED],
     /// `[queries, columns]` of all matrices, one after another.
     pub out: &'a mut [f32],
-    /// [`scratch`] floats for all queries.
+    /// [`Sizes::stream_scratch`] floats for all queries.
     pub scratch: &'a mut [f32],
 }
 
-/// Scratch length in floats that [`Stream`] needs for this many queries, with vectors of `lanes`.
-pub fn scratch(sizes: &Sizes, lanes: usize, queries: usize) -> usize {
-    let [depth, columns] = [sizes.depth, sizes.columns].map(|size| size.next_multiple_of(lanes));
-    queries * (depth + columns + KEY_BLOCK + 2) + TOGETHER * lanes * lanes + lanes * depth.max(columns)
+impl Sizes {
+    /// Scratch length in floats that [`Stream`] needs for this many queries, for kernels of `isa`.
+    pub fn stream_scratch(&self, isa: Isa, queries: usize) -> usize {
+        let lanes = isa.lanes();
+        let [depth, columns] = [self.depth, self.columns].map(|size| size.next_multiple_of(lanes));
+        queries * (depth + columns + KEY_BLOCK + 2) + TOGETHER * lanes * lanes + lanes * depth.max(columns)
+    }
 }
 
 /// Maximum number of queries multiplied with a row while the row is in registers.
