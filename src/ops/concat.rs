@@ -116,15 +116,17 @@ impl Operator for Concat {
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
         let axis = self.axis as usize;
+        let mut end = 0;
+        let mut parts = Vec::new();
+        for input in inputs.iter().flatten() {
+            parts.push((end, input));
+            end += input.shape()[axis];
+        }
         let output = Tensor::from_fn(&outputs[0], |index| {
             let mut index = index.to_vec();
-            for input in inputs.iter().flatten() {
-                match index[axis].checked_sub(input.shape()[axis]) {
-                    None => return input.at(&index),
-                    Some(rest) => index[axis] = rest,
-                }
-            }
-            unreachable!("the sizes along the axis add up")
+            let (start, input) = parts[parts.partition_point(|(start, _)| *start <= index[axis]) - 1];
+            index[axis] -= start;
+            input.at(&index)
         });
         vec![output]
     }

@@ -6,7 +6,7 @@ use super::attributes::Attributes;
 use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::{Tensor, wrap};
-use super::{ApiOperator, Inputs, Operator, Tensors, cast_to, required, row};
+use super::{ApiOperator, Inputs, Operator, Tensors, cast_to, no_operator, required, row};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
@@ -38,7 +38,7 @@ macro_rules! elementwise {
         fn read(name: &str, attributes: &mut Attributes) -> Result<E, Problem> {
             Ok(match name {
                 $($name => E::$Variant $({ $($field: attributes.take($idl, $default)?),* })?,)*
-                _ => unreachable!("no element-wise operator {name}"),
+                _ => return Err(no_operator(name)),
             })
         }
 
@@ -264,12 +264,7 @@ impl Elementwise {
                     *no
                 }
             }
-            (E::Dequantize, [x, scale, zero]) => {
-                let (Number::Int(x), Number::Int(zero)) = (x, zero) else {
-                    unreachable!("quantized values are integers")
-                };
-                Number::Float((x - zero) as f64 * scale.to_f64())
-            }
+            (E::Dequantize, [x, scale, zero]) => Number::Float((x.to_f64() - zero.to_f64()) * scale.to_f64()),
             (E::Quantize, [x, scale, zero]) => {
                 // The draft composes this operator from others, and its float32 quotient determines ties. Rounding the
                 // float64 quotient to float32 is equivalent.

@@ -32,9 +32,10 @@ crate::attributes! {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GatherNd;
 
-/// Resolves an index among `size` elements.
+/// Resolves an index, a whole number, among `size` elements.
 pub fn clamp_index(index: Number, size: usize) -> usize {
-    let Number::Int(index) = index else { unreachable!("indices are integers") };
+    // Exact up to 2^53; larger ones are clamped.
+    let index = index.to_f64() as i128;
     let from_start = if index < 0 { index + size as i128 } else { index };
     from_start.clamp(0, size as i128 - 1) as usize
 }

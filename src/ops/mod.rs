@@ -49,5 +49,6 @@ mod work;
 pub use operation::Operation::Api;
 pub use operation::{Fusion, Op, Operation};
 pub use operator::{
-    ApiOperator, Inputs, MAX_TENSOR_COUNT, Operator, Tensors, cast_to, given, permuted, place_of, required, row,
+    ApiOperator, Inputs, MAX_TENSOR_COUNT, Operator, Tensors, cast_to, given, no_operator, permuted, place_of,
+    required, row,
 };

@@ -1,7 +1,7 @@
 //! The closed sets of operators: those of the API, those of the compiler, and their union for nodes.
 
 use super::attributes::Attributes;
-use super::operator::{ApiOperator, Inputs, Operator, Tensors};
+use super::operator::{ApiOperator, Inputs, Operator, Tensors, no_operator};
 use super::rows::{Along, Rows};
 use super::rule::OpRule;
 use super::tensor::Tensor;
@@ -112,7 +112,7 @@ macro_rules! api {
                 let op = $(if <$Family as ApiOperator>::RULES.iter().any(|rule| rule.name == name) {
                     Op::$Variant(<$Family as ApiOperator>::read(name, &mut attributes)?)
                 } else)* {
-                    return Err(Problem::attribute("operator", name, "an operator of the draft"));
+                    return Err(no_operator(name));
                 };
                 match attributes.0.pop_first() {
                     None => Ok(op),

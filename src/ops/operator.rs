@@ -103,6 +103,11 @@ pub fn permuted<T: Copy>(axes: &[usize], of_dimensions: &[T]) -> Vec<T> {
     axes.iter().map(|&axis| of_dimensions[axis]).collect()
 }
 
+/// The problem that no method of MLGraphBuilder is called `name`.
+pub fn no_operator(name: &str) -> Problem {
+    Problem::attribute("operator", name, "an operator of the draft")
+}
+
 /// The rule with this name among those of a family.
 pub fn row(rules: &'static [OpRule], name: &str) -> &'static OpRule {
     rules.iter().find(|rule| rule.name == name).unwrap_or_else(|| panic!("no rule for {name}"))

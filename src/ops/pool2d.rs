@@ -11,7 +11,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::spatial::{Image, InputLayout, Slide, exactly, output_dimension, positive, slides};
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, required, row};
+use super::{ApiOperator, Inputs, Operator, Tensors, no_operator, required, row};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
@@ -141,7 +141,7 @@ impl ApiOperator for Pool2d {
             "averagePool2d" => PoolKind::Average,
             "l2Pool2d" => PoolKind::L2,
             "maxPool2d" => PoolKind::Max,
-            _ => unreachable!("no pooling operation {name}"),
+            _ => return Err(no_operator(name)),
         };
         Ok(Pool2d { kind, attributes: Pool2dAttributes::read(attributes)? })
     }

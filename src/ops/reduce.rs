@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::{Tensor, wrap};
-use super::{ApiOperator, Inputs, Operator, Tensors, place_of, required, row};
+use super::{ApiOperator, Inputs, Operator, Tensors, no_operator, place_of, required, row};
 use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -115,7 +115,7 @@ impl ApiOperator for Reduce {
             "reduceProduct" => ReduceKind::Product,
             "reduceSum" => ReduceKind::Sum,
             "reduceSumSquare" => ReduceKind::SumSquare,
-            _ => unreachable!("no reduction {name}"),
+            _ => return Err(no_operator(name)),
         };
         Ok(Reduce { kind, attributes: ReduceAttributes::read(attributes)? })
     }
@@ -185,32 +185,12 @@ impl Operator for Reduce {
 impl Reduce {
     /// Reduces `values`, all of type `dtype`.
     fn reduce(&self, values: Vec<Number>, dtype: crate::dtype::DataType) -> Number {
+        let floats = || Number::Float(self.reduce_floats(values.iter().map(|value| value.to_f64()).collect()));
         if dtype.is_float() {
-            let x: Vec<f64> = values.into_iter().map(Number::to_f64).collect();
-            let sum = |f: fn(f64) -> f64| x.iter().map(|&x| f(x)).sum::<f64>();
-            // NaN takes precedence over numbers.
-            let pick = |better: fn(f64, f64) -> bool| {
-                x.iter().copied().reduce(|a, b| if a.is_nan() || better(a, b) { a } else { b }).expect("no value")
-            };
-            return Number::Float(match self.kind {
-                ReduceKind::L1 => sum(f64::abs),
-                ReduceKind::L2 => sum(|x| x * x).sqrt(),
-                ReduceKind::LogSum => sum(|x| x).ln(),
-                ReduceKind::LogSumExp => {
-                    let max = pick(|a, b| a > b);
-                    // Omits the shift if it would compute Inf - Inf for an infinite maximum.
-                    if max.is_finite() { x.iter().map(|x| (x - max).exp()).sum::<f64>().ln() + max } else { max }
-                }
-                ReduceKind::Max => pick(|a, b| a > b),
-                ReduceKind::Mean => sum(|x| x) / x.len() as f64,
-                ReduceKind::Min => pick(|a, b| a < b),
-                ReduceKind::Product => x.iter().product(),
-                ReduceKind::Sum => sum(|x| x),
-                ReduceKind::SumSquare => sum(|x| x * x),
-            });
+            return floats();
         }
-        let x = values.into_iter().map(|value| match value {
-            Number::Int(x) => x,
+        let x = values.iter().map(|value| match value {
+            &Number::Int(x) => x,
             Number::Float(x) => panic!("{x} in an integer tensor"),
         });
         let wrapping_sum = |x: &mut dyn Iterator<Item = i128>| x.fold(0i128, |a, b| a.wrapping_add(b));
@@ -224,10 +204,34 @@ impl Reduce {
                 ReduceKind::Sum => wrapping_sum(&mut x.into_iter()),
                 ReduceKind::SumSquare => wrapping_sum(&mut x.map(|x| wrap(dtype, x.wrapping_mul(x)))),
                 ReduceKind::L2 | ReduceKind::LogSum | ReduceKind::LogSumExp | ReduceKind::Mean => {
-                    unreachable!("{:?} of integers", self.kind)
+                    return floats().cast(dtype);
                 }
             },
         ))
+    }
+
+    fn reduce_floats(&self, x: Vec<f64>) -> f64 {
+        let sum = |f: fn(f64) -> f64| x.iter().map(|&x| f(x)).sum::<f64>();
+        // NaN takes precedence over numbers.
+        let pick = |better: fn(f64, f64) -> bool| {
+            x.iter().copied().reduce(|a, b| if a.is_nan() || better(a, b) { a } else { b }).expect("no value")
+        };
+        match self.kind {
+            ReduceKind::L1 => sum(f64::abs),
+            ReduceKind::L2 => sum(|x| x * x).sqrt(),
+            ReduceKind::LogSum => sum(|x| x).ln(),
+            ReduceKind::LogSumExp => {
+                let max = pick(|a, b| a > b);
+                // Omits the shift if it would compute Inf - Inf for an infinite maximum.
+                if max.is_finite() { x.iter().map(|x| (x - max).exp()).sum::<f64>().ln() + max } else { max }
+            }
+            ReduceKind::Max => pick(|a, b| a > b),
+            ReduceKind::Mean => sum(|x| x) / x.len() as f64,
+            ReduceKind::Min => pick(|a, b| a < b),
+            ReduceKind::Product => x.iter().product(),
+            ReduceKind::Sum => sum(|x| x),
+            ReduceKind::SumSquare => sum(|x| x * x),
+        }
     }
 }
 

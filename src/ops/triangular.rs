@@ -47,8 +47,8 @@ impl Operator for Triangular {
         let input = required(inputs, 0);
         let zero = Number::Int(0).cast(input.dtype);
         let output = Tensor::from_fn(&outputs[0], |index| {
-            let &[.., row, column] = index else { unreachable!("the rank is at least 2") };
-            let above = column as i64 - row as i64 - self.diagonal as i64;
+            let [row, column] = [2, 1].map(|from_end| index[index.len() - from_end] as i64);
+            let above = column - row - self.diagonal as i64;
             let kept = if self.upper { above >= 0 } else { above <= 0 };
             if kept { input.at(index) } else { zero }
         });

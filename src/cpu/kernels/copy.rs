@@ -1,7 +1,7 @@
 //! Copies between two strided layouts: slices, transposes, broadcasts, reversals, concatenations, and so on.
 
-use super::transpose::{SQUARE, transpose_small};
-use crate::cpu::simd::{Isa, Kernel, Simd};
+use super::transpose::transpose_elements;
+use crate::cpu::simd::Isa;
 use crate::dtype::Element;
 use crate::memory::SharedMut;
 use crate::ops::strided::Strided;
@@ -17,9 +17,6 @@ const TRANSPOSE_BLOCK: usize = 64;
 /// Contiguous elements copied as one item of work: large enough to hide the bookkeeping, small enough to spread a
 /// tensor of some ten thousand elements over the threads.
 const COPY_BLOCK: usize = 4096;
-
-/// Maximum number of lanes of a vector register.
-const MAX_LANES: usize = 16;
 
 /// Contiguous bytes copied in the time of one multiply-add.
 const BYTES_PER_COST: usize = 2;
@@ -168,14 +165,7 @@ impl StridedCopy {
         let from = self.src_start.wrapping_add_signed(at.src);
         let to = self.dst_start + at.dst;
         match (self.plane, cols) {
-            (Plane::Transpose, _) if self.cols.src > 0 && rows.min(cols) >= min_side::<T>() => {
-                self.transpose_squares(isa, src, from, dst, to, [rows, cols]);
-            }
-            // Planar images with three or four color channels become pixels.
-            (Plane::Transpose, 3 | 4) if self.rows.dst == cols && self.cols.src > 0 => {
-                self.interleave(isa, src, from, dst, to, [rows, cols]);
-            }
-            (Plane::Transpose, _) => self.transpose(src, from, dst, to, rows, cols),
+            (Plane::Transpose, _) => self.transpose(isa, src, from, dst, to, [rows, cols]),
             // A constant length avoids a call to `memcpy`: rows of 2 to 4 elements (points, colors) are common, and
             // take much less time than the call.
             (Plane::Rows, 2) => self.copy_rows(src, from, dst, to, rows, 2),
@@ -226,36 +216,8 @@ impl StridedCopy {
         }
     }
 
-    /// Like [`transpose`](Self::transpose), for elements of up to four bytes, a source that is read forward, and at
-    /// least [`min_side`] rows and columns.
-    fn transpose_squares<T: Element>(
-        &self,
-        isa: Isa,
-        src: &[T],
-        from: usize,
-        dst: &SharedMut<T>,
-        to: usize,
-        size: [usize; 2],
-    ) {
-        let [rows, cols] = size;
-        let (src_stride, dst_stride) = (self.cols.src.unsigned_abs(), self.rows.dst);
-        assert!(from + (cols - 1) * src_stride + rows <= src.len());
-        assert!(to + (rows - 1) * dst_stride + cols <= dst.len());
-        assert!(rows.min(cols) >= min_side::<T>());
-        let (from, to) = (src.as_ptr().wrapping_add(from), dst.as_mut_ptr().wrapping_add(to));
-        match size_of::<T>() {
-            // SAFETY: the first and last elements are inside the slices, all bit patterns are valid for either type,
-            // and no other thread copies the same elements.
-            1 => unsafe { transpose_small::<1>(from.cast(), src_stride, to.cast(), dst_stride, size) },
-            // SAFETY: as above.
-            2 => unsafe { transpose_small::<2>(from.cast(), src_stride, to.cast(), dst_stride, size) },
-            _ => isa.run(TransposeWords { from: from.cast(), src_stride, to: to.cast(), dst_stride, size }),
-        }
-    }
-
-    /// Like [`transpose`](Self::transpose), for 3 or 4 columns without gaps in the destination and a source that is
-    /// read forward.
-    fn interleave<T: Element>(
+    /// Copies `rows` rows of `cols` elements, where neighbors in a column are adjacent in the source.
+    fn transpose<T: Element>(
         &self,
         isa: Isa,
         src: &[T],
@@ -264,66 +226,13 @@ impl StridedCopy {
         to: usize,
         [rows, cols]: [usize; 2],
     ) {
-        let planes = std::array::from_fn(|col| &src[from + col.min(cols - 1) * self.cols.src as usize..][..rows]);
-        // SAFETY: as in `copy_rows`: the rows have no gaps, so no other thread writes to the span.
-        let out = unsafe { dst.range(to..to + rows * cols) };
-        isa.run(Interleave { planes, cols, out });
-    }
-
-    /// Copies `rows` rows of `cols` elements, where neighbors in a column are adjacent in the source. Reads small
-    /// squares along one side and writes them along the other.
-    fn transpose<T: Element>(&self, src: &[T], from: usize, dst: &SharedMut<T>, to: usize, rows: usize, cols: usize) {
-        for row in (0..rows).step_by(SQUARE) {
-            for col in (0..cols).step_by(SQUARE) {
-                let from = from.wrapping_add_signed(row as isize + col as isize * self.cols.src);
-                let to = to + row * self.rows.dst + col;
-                // Constant sizes let the compiler unroll the whole square and keep it in registers.
-                match ((rows - row).min(SQUARE), (cols - col).min(SQUARE)) {
-                    (SQUARE, SQUARE) => self.transpose_tile(src, from, dst, to, SQUARE, SQUARE),
-                    // Three or four color channels become pixels: images with gaps, or mirrored ones.
-                    (SQUARE, 3) => self.transpose_tile(src, from, dst, to, SQUARE, 3),
-                    (SQUARE, 4) => self.transpose_tile(src, from, dst, to, SQUARE, 4),
-                    (3, SQUARE) => self.transpose_tile(src, from, dst, to, 3, SQUARE),
-                    (4, SQUARE) => self.transpose_tile(src, from, dst, to, 4, SQUARE),
-                    (rows, cols) => self.transpose_tile(src, from, dst, to, rows, cols),
-                }
-            }
-        }
-    }
-
-    /// Copies one square of at most [`SQUARE`] rows and columns.
-    #[inline(always)]
-    fn transpose_tile<T: Element>(
-        &self,
-        src: &[T],
-        from: usize,
-        dst: &SharedMut<T>,
-        to: usize,
-        rows: usize,
-        cols: usize,
-    ) {
-        let mut tile = [[T::default(); SQUARE]; SQUARE];
-        for (col, column) in tile[..cols].iter_mut().enumerate() {
-            let from = from.wrapping_add_signed(col as isize * self.cols.src);
-            column[..rows].copy_from_slice(&src[from..from + rows]);
-        }
-        for row in 0..rows {
-            let to = to + row * self.rows.dst;
-            // SAFETY: as in `copy_rows`; only one piece of a row is held at a time.
-            let out = unsafe { dst.range(to..to + cols) };
-            for (o, column) in out.iter_mut().zip(&tile) {
-                *o = column[row];
-            }
-        }
-    }
-}
-
-/// Minimum number of rows and columns for transposing squares in registers.
-fn min_side<T>() -> usize {
-    match size_of::<T>() {
-        1 | 2 => SQUARE,
-        4 => MAX_LANES,
-        _ => usize::MAX,
+        let (from_stride, to_stride) = (self.cols.src, self.rows.dst as isize);
+        let last = from.checked_add_signed((cols - 1) as isize * from_stride).expect("the source starts inside");
+        assert!(from.max(last) + rows <= src.len());
+        assert!(to + (rows - 1) * self.rows.dst + cols <= dst.len());
+        let (from, to) = (src.as_ptr().wrapping_add(from), dst.as_mut_ptr().wrapping_add(to));
+        // SAFETY: the first and last elements are inside the slices, and no other thread copies the same elements.
+        unsafe { transpose_elements(isa, from, from_stride, [cols, rows], to, to_stride) };
     }
 }
 
@@ -361,63 +270,6 @@ impl<T: Element> CopyBlocks<'_, T> {
         for _ in first..(first + count).min(self.count()) {
             self.copy.copy_block(self.isa, self.src, &self.dst, &block);
             block.advance(&self.copy.outer);
-        }
-    }
-}
-
-/// `out[i * cols + c] = planes[c][i]` for 3 or 4 planes.
-struct Interleave<'a, T> {
-    planes: [&'a [T]; 4],
-    cols: usize,
-    out: &'a mut [T],
-}
-
-impl<T: Copy> Kernel for Interleave<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let Interleave { planes: [a, b, c, d], cols, out } = self;
-        // The compiler turns these loops into vector shuffles.
-        if cols == 3 {
-            for (((out, &a), &b), &c) in out.as_chunks_mut::<3>().0.iter_mut().zip(a).zip(b).zip(c) {
-                *out = [a, b, c];
-            }
-        } else {
-            for ((((out, &a), &b), &c), &d) in out.as_chunks_mut::<4>().0.iter_mut().zip(a).zip(b).zip(c).zip(d) {
-                *out = [a, b, c, d];
-            }
-        }
-    }
-}
-
-/// A transposition of 4-byte elements: `to[r * dst_stride + c] = from[c * src_stride + r]`. The constructor of this
-/// value guarantees that all elements can be read and written, that no other thread writes them, and that there are at
-/// least [`MAX_LANES`] rows and columns.
-struct TransposeWords {
-    from: *const f32,
-    src_stride: usize,
-    to: *mut f32,
-    dst_stride: usize,
-    size: [usize; 2],
-}
-
-impl Kernel for TransposeWords {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let TransposeWords { from, src_stride, to, dst_stride, size: [rows, cols] } = self;
-        // The last squares overlap the preceding ones.
-        for row in (0..rows).step_by(S::LANES).map(|row| row.min(rows - S::LANES)) {
-            for col in (0..cols).step_by(S::LANES).map(|col| col.min(cols - S::LANES)) {
-                // SAFETY: the square is inside the elements that can be read and written. Vectors of floats can move
-                // any bits.
-                unsafe {
-                    let from = from.add(col * src_stride + row);
-                    simd.transpose_ptr(from, src_stride, to.add(row * dst_stride + col), dst_stride);
-                }
-            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The floating-point types that kernels read and write. All arithmetic is in `f32`.
 
 use super::stored::{Stored, WIDENED};
-use crate::cpu::simd::{Isa, Kernel, Simd};
+use crate::cpu::simd::{Isa, Kernel, MAX_LANES, Simd};
 use crate::dtype::nearest_f16;
 use half::f16;
 
@@ -20,6 +20,11 @@ pub trait Float: Stored<Lane = f32> {
     fn from_f64(x: f64) -> Self;
     /// Loads the first `LANES` elements of `from`; panics if there are fewer.
     fn load<S: Simd>(simd: S, from: &[Self]) -> S::F32;
+    /// Loads `count` elements, at most `LANES`; the other lanes are 0.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `count` elements.
+    unsafe fn load_first<S: Simd>(simd: S, from: *const Self, count: usize) -> S::F32;
     /// `to[i] = from[i]`, rounded to nearest. Both slices have the same length.
     fn narrow_slice<S: Simd>(simd: S, from: &[f32], to: &mut [Self]);
     /// Lets `compute` write float32 results, in `out` itself or at the start of `buffer`, and rounds them to nearest.
@@ -63,6 +68,11 @@ impl Float for f32 {
         simd.load(from)
     }
     #[inline(always)]
+    unsafe fn load_first<S: Simd>(simd: S, from: *const f32, count: usize) -> S::F32 {
+        // SAFETY: by the contract.
+        unsafe { simd.load_first(from, count) }
+    }
+    #[inline(always)]
     fn narrow_slice<S: Simd>(_: S, from: &[f32], to: &mut [f32]) {
         to.copy_from_slice(from);
     }
@@ -96,6 +106,17 @@ impl Float for f16 {
     #[inline(always)]
     fn load<S: Simd>(simd: S, from: &[f16]) -> S::F32 {
         simd.load_f16(from)
+    }
+    #[inline(always)]
+    unsafe fn load_first<S: Simd>(simd: S, from: *const f16, count: usize) -> S::F32 {
+        // SAFETY: by the contract.
+        let from = unsafe { std::slice::from_raw_parts(from, count) };
+        if count == S::LANES {
+            return simd.load_f16(from);
+        }
+        let mut lanes = [f16::ZERO; MAX_LANES];
+        lanes[..count].copy_from_slice(from);
+        simd.load_f16(&lanes)
     }
     #[inline(always)]
     fn narrow_slice<S: Simd>(simd: S, from: &[f32], to: &mut [f16]) {

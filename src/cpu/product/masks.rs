@@ -1,6 +1,7 @@
 //! Applies masks to attention scores, and finds the keys that they leave visible.
 
 use super::matrix::{TypedMatrix, copied};
+use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::transpose::transpose;
 use crate::cpu::simd::{Kernel, Simd};
 use crate::ops::attention::MAX_MASKS;
@@ -171,37 +172,13 @@ pub fn apply_mask<S: Simd>(
     width: usize,
 ) {
     let (turned, rows) = tiles.split_at_mut(KEY_BLOCK * width);
-    let scores_of_keys = scores.chunks_exact_mut(width).enumerate().map(|(key, scores)| (first + key, scores));
     match *mask {
+        Mask::Add(m) => add(simd, m, first, [keys, queries], scores, [turned, rows], width),
+        Mask::AddHalf(m) => add(simd, m, first, [keys, queries], scores, [turned, rows], width),
         // All queries have the same mask: one number per row of scores.
-        Mask::Add(m) if m.row == 0 => {
-            for (key, scores) in scores_of_keys {
-                let x = m.at(0, key);
-                scores.iter_mut().for_each(|score| *score += x);
-            }
-        }
-        Mask::AddHalf(m) if m.row == 0 => {
-            for (key, scores) in scores_of_keys {
-                let x = m.at(0, key).to_f32();
-                scores.iter_mut().for_each(|score| *score += x);
-            }
-        }
         Mask::Fill { condition, when, value, .. } if condition.row == 0 => {
-            for (_, scores) in scores_of_keys.filter(|(key, _)| (condition.at(0, *key) != 0) == when) {
-                scores.fill(value);
-            }
-        }
-        Mask::Add(m) => {
-            let m = TypedMatrix { data: &m.data[first * m.col..], ..m };
-            let m = if m.col == 1 { m } else { copied(simd, m, [queries, keys], rows) };
-            transpose(simd, m.data, m.row, [queries, keys], turned, width);
-            scores.iter_mut().zip(&*turned).for_each(|(score, x)| *score += x);
-        }
-        Mask::AddHalf(m) => {
-            let m = TypedMatrix { data: &m.data[first * m.col..], ..m };
-            let m = copied(simd, m, [queries, keys], rows);
-            transpose(simd, m.data, m.row, [queries, keys], turned, width);
-            scores.iter_mut().zip(&*turned).for_each(|(score, x)| *score += x);
+            let scores = scores.chunks_exact_mut(width).enumerate();
+            scores.filter(|(key, _)| (condition.at(0, first + key) != 0) == when).for_each(|(_, row)| row.fill(value));
         }
         Mask::Fill { condition, when, value, .. } => {
             let fills = |x: u8| (x != 0) == when;
@@ -218,12 +195,41 @@ pub fn apply_mask<S: Simd>(
             if !any {
                 return;
             }
-            transpose(simd, rows, keys, [queries, keys], turned, width);
+            transpose(simd, &*rows, keys, [queries, keys], turned, width);
             for (score, &flag) in scores.iter_mut().zip(&*turned) {
                 *score = if flag == 1.0 { value } else { *score };
             }
         }
     }
+}
+
+/// Adds the elements of a mask to the scores.
+#[inline(always)]
+fn add<S: Simd, T: Float>(
+    simd: S,
+    mask: TypedMatrix<T>,
+    first: usize,
+    [keys, queries]: [usize; 2],
+    scores: &mut [f32],
+    [turned, rows]: [&mut [f32]; 2],
+    width: usize,
+) {
+    // All queries have the same mask: one number per row of scores.
+    if mask.row == 0 {
+        for (key, scores) in scores.chunks_exact_mut(width).enumerate() {
+            let x = mask.at(0, first + key).to_f32();
+            scores.iter_mut().for_each(|score| *score += x);
+        }
+        return;
+    }
+    let mask = TypedMatrix { data: &mask.data[first * mask.col..], ..mask };
+    if mask.col == 1 {
+        transpose(simd, mask.data, mask.row, [queries, keys], turned, width);
+    } else {
+        let mask = copied(simd, mask, [queries, keys], rows);
+        transpose(simd, mask.data, mask.row, [queries, keys], turned, width);
+    }
+    scores.iter_mut().zip(&*turned).for_each(|(score, x)| *score += x);
 }
 
 /// Applies a mask to the scores of one query and the keys from `first` on.

@@ -2,7 +2,8 @@
 //! to panels of lanes.
 
 use crate::cpu::kernels::float::{Float, Floats};
-use crate::cpu::kernels::lanes::{copy, gather, transpose};
+use crate::cpu::kernels::lanes::{copy, gather};
+use crate::cpu::kernels::transpose::{interleave, transpose};
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::with_floats;
 use std::ops::Range;
@@ -171,7 +172,7 @@ impl<T: Float> Kernel for PackStrided<'_, T> {
                 copy(simd, &data[base + k * depth_stride..], &mut row[..lanes.len()]);
             }
         } else if depth_stride == 1 {
-            transpose(lanes.len(), width, panel, |lane| Some(&data[base + lane * lane_stride..][..depth.len()]));
+            transpose(simd, &data[base..], lane_stride, [lanes.len(), depth.len()], panel, width);
         } else {
             for (k, row) in panel.chunks_exact_mut(width).enumerate() {
                 for (lane, to) in row[..lanes.len()].iter_mut().enumerate() {
@@ -222,7 +223,7 @@ impl<T: Float> Gathered<'_, T> {
         if self.matrix.channels_first {
             self.pack_rows(simd, &runs[..count], depth, width, panel);
         } else {
-            self.pack_channels(&runs[..count], lanes.len(), depth, width, panel);
+            self.pack_channels(simd, &runs[..count], lanes.len(), depth, width, panel);
         }
     }
 
@@ -310,7 +311,15 @@ impl<T: Float> Gathered<'_, T> {
 
     /// Depth order `(tap y, tap x, channel)`: each lane reads along the channels of one input position.
     #[inline(always)]
-    fn pack_channels(&self, runs: &[Run], lanes: usize, depth: Range<usize>, width: usize, panel: &mut [f32]) {
+    fn pack_channels<S: Simd>(
+        &self,
+        simd: S,
+        runs: &[Run],
+        lanes: usize,
+        depth: Range<usize>,
+        width: usize,
+        panel: &mut [f32],
+    ) {
         let m = self.matrix;
         let mut positions = [None; MAX_WIDTH];
         let whole_rows = self.rows_are_contiguous(runs);
@@ -332,7 +341,11 @@ impl<T: Float> Gathered<'_, T> {
             }
             let (block, rest) = panel.split_at_mut(len * width);
             if m.channel_stride == 1 {
-                transpose(lanes, width, block, |lane| positions[lane].map(|p| &self.image[p + channel..][..len]));
+                let mut rows = [None; MAX_WIDTH];
+                for (row, position) in rows[..lanes].iter_mut().zip(positions) {
+                    *row = position.map(|p| &self.image[p + channel..][..len]);
+                }
+                interleave(simd, &rows[..lanes], block, width);
             } else {
                 for (k, to) in block.chunks_exact_mut(width).enumerate() {
                     for (to, position) in to.iter_mut().zip(&positions[..lanes]) {

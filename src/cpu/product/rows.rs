@@ -76,8 +76,10 @@ impl StridedMatrix<'_> {
             }
             return;
         }
-        if let (Floats::F32(data), 1) = (data, lane_stride) {
-            return isa.run(Turn { data, depth_stride, size: [depth, count], out, stride });
+        if lane_stride == 1 {
+            return with_floats!(Floats, data, data => {
+                isa.run(Turn { data, depth_stride, size: [depth, count], out, stride });
+            });
         }
         for (lane, out) in out.chunks_mut(stride).take(count).enumerate() {
             out[..depth].iter_mut().enumerate().for_each(|(k, x)| *x = data.at(lane * lane_stride + k * depth_stride));
@@ -85,15 +87,15 @@ impl StridedMatrix<'_> {
     }
 }
 
-struct Turn<'a> {
-    data: &'a [f32],
+struct Turn<'a, T> {
+    data: &'a [T],
     depth_stride: usize,
     size: [usize; 2],
     out: &'a mut [f32],
     stride: usize,
 }
 
-impl Kernel for Turn<'_> {
+impl<T: Float> Kernel for Turn<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {

@@ -165,6 +165,9 @@ pub fn features() -> Vec<&'static str> {
     Vec::new()
 }
 
+/// The most floats that a vector of any level has.
+pub const MAX_LANES: usize = 16;
+
 /// Whether sequential reads from large pages need software prefetch.
 ///
 /// Zen 4 prefetches by itself, and prefetch instructions cost time: the products of one token of a model with 8-bit
@@ -202,13 +205,16 @@ pub trait Kernel {
 /// instructions. The methods compile to single instructions only inside [`Isa::run`].
 ///
 /// # Safety
-/// A vector has exactly [`LANES`](Simd::LANES) floats, at most 16, and no method accesses memory beyond what it
+/// A vector has exactly [`LANES`](Simd::LANES) floats, at most [`MAX_LANES`], and no method accesses memory beyond what it
 /// documents: kernels check the ends of their slices by these numbers.
 pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// Number of `f32` per vector.
     const LANES: usize;
     /// Number of vector registers, for kernels that choose a tile size.
     const REGISTERS: usize;
+    /// Whether multiplying by a lane costs no more than multiplying by a vector, for kernels that otherwise load each
+    /// factor to all lanes.
+    const MULTIPLIES_BY_LANE: bool = false;
     /// A vector of [`LANES`](Simd::LANES) floats.
     type F32: Copy;
 
@@ -277,6 +283,14 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// `a * b + c`, rounded once if the level has fused multiply-add.
     fn mul_add(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
 
+    /// `a * b + c`, like [`mul_add`](Self::mul_add), with lane `LANE` of `a`, 0 to 3, in place of each of its lanes.
+    #[inline(always)]
+    fn mul_add_lane<const LANE: i32>(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32 {
+        let mut lanes = [0.0; MAX_LANES];
+        self.store(a, &mut lanes);
+        self.mul_add(self.splat(lanes[LANE as usize]), b, c)
+    }
+
     /// The larger lane of each pair; if either is NaN, the lane of `b`.
     fn max(self, a: Self::F32, b: Self::F32) -> Self::F32;
 
@@ -319,7 +333,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// If `from` is shorter.
     #[inline(always)]
     fn load_f16(self, from: &[f16]) -> Self::F32 {
-        let mut lanes = [0.0; 16];
+        let mut lanes = [0.0; MAX_LANES];
         for (lane, &x) in lanes.iter_mut().zip(&from[..Self::LANES]) {
             *lane = widen(x);
         }
@@ -332,7 +346,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// If `to` is shorter than `LANES`.
     #[inline(always)]
     fn store_f16(self, v: Self::F32, to: &mut [f16]) {
-        let mut lanes = [0.0; 16];
+        let mut lanes = [0.0; MAX_LANES];
         self.store(v, &mut lanes);
         for (x, &lane) in to[..Self::LANES].iter_mut().zip(&lanes) {
             *x = f16::from_f32(lane);
@@ -342,7 +356,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// Rounds each lane to the nearest half float.
     #[inline(always)]
     fn round_f16(self, v: Self::F32) -> Self::F32 {
-        let mut halves = [f16::ZERO; 16];
+        let mut halves = [f16::ZERO; MAX_LANES];
         self.store_f16(v, &mut halves);
         self.load_f16(&halves)
     }
@@ -354,7 +368,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// `from` must be valid for reads of `4 * LANES` bytes.
     #[inline(always)]
     unsafe fn nibbles<const SAME: bool>(self, from: *const u8, zero: Self::F32) -> [Self::F32; 8] {
-        let mut numbers = [[0.0; 16]; 8];
+        let mut numbers = [[0.0; MAX_LANES]; 8];
         for lane in 0..Self::LANES {
             // SAFETY: by the contract.
             let word = unsafe { from.add(4 * lane).cast::<[u8; 4]>().read() };
@@ -376,7 +390,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// `from` must be valid for reads of `4 * LANES` bytes.
     #[inline(always)]
     unsafe fn bytes(self, from: *const u8, zero: Self::F32) -> [Self::F32; 4] {
-        let mut numbers = [[0.0; 16]; 4];
+        let mut numbers = [[0.0; MAX_LANES]; 4];
         for lane in 0..Self::LANES {
             // SAFETY: by the contract.
             let word = unsafe { from.add(4 * lane).cast::<[u8; 4]>().read() };
@@ -393,26 +407,14 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// `2^(n - 127)` of each lane, whose low 9 bits are `n`, 0 to 254; returns 0 for `n = 0`.
     #[inline(always)]
     fn power_of_two(self, v: Self::F32) -> Self::F32 {
-        let mut lanes = [0.0f32; 16];
+        let mut lanes = [0.0f32; MAX_LANES];
         self.store(v, &mut lanes);
         lanes.iter_mut().for_each(|x| *x = f32::from_bits(x.to_bits() << 23));
         self.load(&lanes)
     }
 
-    /// Transposes `LANES` by `LANES` floats: `to[c * to_stride + r] = from[r * from_stride + c]`.
-    ///
-    /// # Safety
-    /// `LANES` rows of `LANES` floats at these strides must be valid for reads from `from` and for writes to `to`. The
-    /// two must not overlap.
-    #[inline(always)]
-    unsafe fn transpose_ptr(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
-        for r in 0..Self::LANES {
-            for c in 0..Self::LANES {
-                // SAFETY: by the contract of this function.
-                unsafe { *to.add(c * to_stride + r) = *from.add(r * from_stride + c) };
-            }
-        }
-    }
+    /// Transposes the first `LANES` vectors; the others become undefined.
+    fn transpose(self, rows: &mut [Self::F32; MAX_LANES]);
 
     /// The sums of `LANES` rows of `LANES` floats, one per lane.
     ///
@@ -420,13 +422,14 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// If there are fewer.
     #[inline(always)]
     fn sum_rows(self, rows: &[f32]) -> Self::F32 {
-        let mut turned = [0.0; 256];
-        assert!(rows.len() >= Self::LANES * Self::LANES);
-        // SAFETY: both squares are present; the array has room for 16 lanes, the maximum.
-        unsafe { self.transpose_ptr(rows.as_ptr(), Self::LANES, turned.as_mut_ptr(), Self::LANES) };
-        let mut sums = [self.load(&turned), self.load(&turned[Self::LANES..])];
-        for pair in turned[2 * Self::LANES..Self::LANES * Self::LANES].chunks_exact(2 * Self::LANES) {
-            sums = [self.add(sums[0], self.load(pair)), self.add(sums[1], self.load(&pair[Self::LANES..]))];
+        let mut vectors = [self.splat(0.0); MAX_LANES];
+        for (vector, row) in vectors.iter_mut().zip(rows.chunks_exact(Self::LANES)) {
+            *vector = self.load(row);
+        }
+        self.transpose(&mut vectors);
+        let mut sums = [vectors[0], vectors[1]];
+        for pair in vectors[2..Self::LANES].chunks_exact(2) {
+            sums = [self.add(sums[0], pair[0]), self.add(sums[1], pair[1])];
         }
         self.add(sums[0], sums[1])
     }
@@ -434,7 +437,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// The sum of all lanes, added pairwise in lane order from the halves of the vector.
     #[inline(always)]
     fn sum(self, v: Self::F32) -> f32 {
-        let mut lanes = [0.0; 16];
+        let mut lanes = [0.0; MAX_LANES];
         self.store(v, &mut lanes);
         let mut width = Self::LANES;
         while width > 1 {
@@ -484,6 +487,8 @@ mod tests {
             assert_eq!(lanes(simd.min(va, vb)), each(&f32::min));
             assert_eq!(lanes(simd.sub(va, vb)), each(&|a, b| a - b));
             assert_eq!(lanes(simd.mul_add(va, vb, va)), each(&|a, b| a * b + a));
+            assert_eq!(lanes(simd.mul_add_lane::<0>(va, vb, va)), each(&|x, b| a[0] * b + x));
+            assert_eq!(lanes(simd.mul_add_lane::<3>(va, vb, va)), each(&|x, b| a[3] * b + x));
             for i in 0..4000 {
                 // Sums that cancel show how products are rounded.
                 let (x, y) = (1.0 + i as f32 * 1.3e-3, 1157.0 - i as f32 * 0.37);
@@ -522,13 +527,13 @@ mod tests {
             }
             let rows: Vec<f32> = (0..n * n).map(|i| (i * 7 % 11) as f32).collect();
             assert_eq!(lanes(simd.sum_rows(&rows)), rows.chunks(n).map(|row| row.iter().sum()).collect::<Vec<f32>>());
-            let square: Vec<f32> = (0..n * (n + 3)).map(|i| i as f32).collect();
-            let mut turned = vec![-1.0; n * (n + 1)];
-            // SAFETY: both hold `n` rows of `n` floats at these strides.
-            unsafe { simd.transpose_ptr(square.as_ptr(), n + 3, turned.as_mut_ptr(), n + 1) };
-            for (i, &x) in turned.iter().enumerate() {
-                let (c, r) = (i / (n + 1), i % (n + 1));
-                assert_eq!(x, if r == n { -1.0 } else { (r * (n + 3) + c) as f32 });
+            let mut square = [va; MAX_LANES];
+            for (row, at) in square[..n].iter_mut().zip(0..) {
+                *row = simd.load(&(0..n).map(|i| (at * n + i) as f32).collect::<Vec<f32>>());
+            }
+            simd.transpose(&mut square);
+            for (col, row) in square[..n].iter().enumerate() {
+                assert_eq!(lanes(*row), (0..n).map(|i| (i * n + col) as f32).collect::<Vec<f32>>());
             }
             let nan = simd.splat(f32::NAN);
             assert_eq!(lanes(simd.max(nan, va)), a);

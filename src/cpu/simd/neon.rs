@@ -1,7 +1,9 @@
 //! NEON of aarch64.
 
-use super::{Kernel, Simd};
+use super::{Kernel, MAX_LANES, Simd};
+use half::f16;
 use std::arch::aarch64::*;
+use std::arch::asm;
 
 /// Proof that this CPU has NEON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +27,34 @@ impl Neon {
     }
 }
 
+/// Four half floats, widened. In assembly, because the intrinsics need a newer compiler; every aarch64 CPU has the
+/// instruction.
+#[inline(always)]
+fn widened(halves: uint16x4_t) -> float32x4_t {
+    let wide;
+    // SAFETY: the instruction only computes.
+    unsafe {
+        asm!("fcvtl {0:v}.4s, {1:v}.4h", out(vreg) wide, in(vreg) halves, options(pure, nomem, nostack, preserves_flags))
+    };
+    wide
+}
+
+/// Four floats, rounded to the nearest half floats. In assembly, like [`widened`].
+#[inline(always)]
+fn narrowed(floats: float32x4_t) -> uint16x4_t {
+    let halves;
+    // SAFETY: the instruction only computes.
+    unsafe {
+        asm!("fcvtn {0:v}.4h, {1:v}.4s", out(vreg) halves, in(vreg) floats, options(pure, nomem, nostack, preserves_flags))
+    };
+    halves
+}
+
 // SAFETY: 4 floats are a vector of 128 bits.
 unsafe impl Simd for Neon {
     const LANES: usize = 4;
     const REGISTERS: usize = 32;
+    const MULTIPLIES_BY_LANE: bool = true;
     type F32 = float32x4_t;
 
     #[inline(always)]
@@ -66,6 +92,12 @@ unsafe impl Simd for Neon {
     }
 
     #[inline(always)]
+    fn prefetch_l2(self, address: *const f32) {
+        // SAFETY: a prefetch does not fault, whatever the address.
+        unsafe { asm!("prfm pldl2keep, [{0}]", in(reg) address, options(readonly, nostack, preserves_flags)) }
+    }
+
+    #[inline(always)]
     fn add(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
         // SAFETY: `self` proves NEON.
         unsafe { vaddq_f32(a, b) }
@@ -90,6 +122,12 @@ unsafe impl Simd for Neon {
     }
 
     #[inline(always)]
+    fn mul_add_lane<const LANE: i32>(self, a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vfmaq_laneq_f32::<LANE>(c, b, a) }
+    }
+
+    #[inline(always)]
     fn max(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
         // SAFETY: `self` proves NEON.
         unsafe { vbslq_f32(vcgtq_f32(a, b), a, b) }
@@ -102,8 +140,87 @@ unsafe impl Simd for Neon {
     }
 
     #[inline(always)]
+    fn prefetch(self, address: *const f32) {
+        // SAFETY: a prefetch does not fault, whatever the address.
+        unsafe { asm!("prfm pldl1keep, [{0}]", in(reg) address, options(readonly, nostack, preserves_flags)) }
+    }
+
+    #[inline(always)]
     fn mul_add_scalar(self, a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
+    }
+
+    #[inline(always)]
+    fn load_f16(self, from: &[f16]) -> float32x4_t {
+        let from = &from[..4];
+        // SAFETY: `self` proves NEON; the slice holds the 4 half floats that are read.
+        widened(unsafe { vld1_u16(from.as_ptr().cast()) })
+    }
+
+    #[inline(always)]
+    fn store_f16(self, v: float32x4_t, to: &mut [f16]) {
+        let to = &mut to[..4];
+        // SAFETY: `self` proves NEON; the slice holds the 4 half floats that are written.
+        unsafe { vst1_u16(to.as_mut_ptr().cast(), narrowed(v)) }
+    }
+
+    #[inline(always)]
+    fn round_f16(self, v: float32x4_t) -> float32x4_t {
+        widened(narrowed(v))
+    }
+
+    #[inline(always)]
+    unsafe fn nibbles<const SAME: bool>(self, from: *const u8, zero: float32x4_t) -> [float32x4_t; 8] {
+        // SAFETY: `self` proves NEON; the caller guarantees that 16 bytes can be read.
+        unsafe {
+            let words = vreinterpretq_u32_u8(vld1q_u8(from));
+            let number = |shifted: uint32x4_t| vsubq_f32(vcvtq_f32_u32(vandq_u32(shifted, vdupq_n_u32(15))), zero);
+            [
+                number(words),
+                number(vshrq_n_u32::<8>(words)),
+                number(vshrq_n_u32::<16>(words)),
+                number(vshrq_n_u32::<24>(words)),
+                number(vshrq_n_u32::<4>(words)),
+                number(vshrq_n_u32::<12>(words)),
+                number(vshrq_n_u32::<20>(words)),
+                number(vshrq_n_u32::<28>(words)),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(self, from: *const u8, zero: float32x4_t) -> [float32x4_t; 4] {
+        // SAFETY: `self` proves NEON; the caller guarantees that 16 bytes can be read.
+        unsafe {
+            let words = vreinterpretq_u32_u8(vld1q_u8(from));
+            let number = |shifted: uint32x4_t| vsubq_f32(vcvtq_f32_u32(vandq_u32(shifted, vdupq_n_u32(255))), zero);
+            [
+                number(words),
+                number(vshrq_n_u32::<8>(words)),
+                number(vshrq_n_u32::<16>(words)),
+                number(vshrq_n_u32::<24>(words)),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn transpose(self, rows: &mut [float32x4_t; MAX_LANES]) {
+        // SAFETY: `self` proves NEON.
+        unsafe {
+            let pairs = |a, b| [vtrn1q_f32(a, b), vtrn2q_f32(a, b)].map(|pair| vreinterpretq_f64_f32(pair));
+            let ([even, odd], [even_low, odd_low]) = (pairs(rows[0], rows[1]), pairs(rows[2], rows[3]));
+            rows[0] = vreinterpretq_f32_f64(vtrn1q_f64(even, even_low));
+            rows[1] = vreinterpretq_f32_f64(vtrn1q_f64(odd, odd_low));
+            rows[2] = vreinterpretq_f32_f64(vtrn2q_f64(even, even_low));
+            rows[3] = vreinterpretq_f32_f64(vtrn2q_f64(odd, odd_low));
+        }
+    }
+
+    #[inline(always)]
+    fn sum_rows(self, rows: &[f32]) -> float32x4_t {
+        let row = |index: usize| self.load(&rows[4 * index..]);
+        // SAFETY: `self` proves NEON.
+        unsafe { vpaddq_f32(vpaddq_f32(row(0), row(1)), vpaddq_f32(row(2), row(3))) }
     }
 
     #[inline(always)]

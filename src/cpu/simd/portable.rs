@@ -1,6 +1,6 @@
 //! The baseline level of all CPUs.
 
-use super::Simd;
+use super::{MAX_LANES, Simd};
 
 /// Four floats per vector in plain Rust, which the compiler maps to the base vector registers of the architecture.
 /// Multiply and add round separately.
@@ -82,6 +82,14 @@ unsafe impl Simd for Portable {
     #[inline(always)]
     fn min(self, a: F32x4, b: F32x4) -> F32x4 {
         zip(a, b, |a, b| if a < b { a } else { b })
+    }
+
+    #[inline(always)]
+    fn transpose(self, rows: &mut [F32x4; MAX_LANES]) {
+        let old = [rows[0].0, rows[1].0, rows[2].0, rows[3].0];
+        for (col, row) in rows[..4].iter_mut().enumerate() {
+            *row = F32x4(old.map(|old| old[col]));
+        }
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! The levels of x86-64.
 
-use super::{Kernel, Simd};
+use super::{Kernel, MAX_LANES, Simd};
 use half::f16;
 use std::arch::x86_64::*;
 
@@ -255,15 +255,11 @@ unsafe impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn transpose_ptr(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
-        // SAFETY: `self` proves AVX2; the caller guarantees that the rows can be read and written.
+    fn transpose(self, rows: &mut [__m256; MAX_LANES]) {
+        // SAFETY: `self` proves AVX2.
         unsafe {
-            let mut rows = [_mm256_setzero_ps(); 8];
-            for (r, row) in rows.iter_mut().enumerate() {
-                *row = _mm256_loadu_ps(from.add(r * from_stride));
-            }
             // Squares of 4 by 4: columns `c` and `4 + c` of rows `4 g` to `4 g + 3` are in `quads[4 g + c]`.
-            let mut quads = rows;
+            let mut quads = [_mm256_setzero_ps(); 8];
             for g in [0, 4] {
                 let ab = _mm256_castps_pd(_mm256_unpacklo_ps(rows[g], rows[g + 1]));
                 let cd = _mm256_castps_pd(_mm256_unpacklo_ps(rows[g + 2], rows[g + 3]));
@@ -276,8 +272,8 @@ unsafe impl Simd for Avx2 {
             }
             for c in 0..4 {
                 let (upper, lower) = (quads[c], quads[4 + c]);
-                _mm256_storeu_ps(to.add(c * to_stride), _mm256_permute2f128_ps::<0x20>(upper, lower));
-                _mm256_storeu_ps(to.add((4 + c) * to_stride), _mm256_permute2f128_ps::<0x31>(upper, lower));
+                rows[c] = _mm256_permute2f128_ps::<0x20>(upper, lower);
+                rows[4 + c] = _mm256_permute2f128_ps::<0x31>(upper, lower);
             }
         }
     }
@@ -480,15 +476,11 @@ unsafe impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn transpose_ptr(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
-        // SAFETY: `self` proves AVX-512 F; the caller guarantees that the rows can be read and written.
+    fn transpose(self, rows: &mut [__m512; MAX_LANES]) {
+        // SAFETY: `self` proves AVX-512 F.
         unsafe {
-            let mut rows = [_mm512_setzero_ps(); 16];
-            for (r, row) in rows.iter_mut().enumerate() {
-                *row = _mm512_loadu_ps(from.add(r * from_stride));
-            }
             // Squares of 4 by 4: columns `4 q + c` of rows `4 g` to `4 g + 3` are in quarter `q` of `quads[4 g + c]`.
-            let mut quads = rows;
+            let mut quads = [_mm512_setzero_ps(); 16];
             for g in [0, 4, 8, 12] {
                 let ab = _mm512_castps_pd(_mm512_unpacklo_ps(rows[g], rows[g + 1]));
                 let cd = _mm512_castps_pd(_mm512_unpacklo_ps(rows[g + 2], rows[g + 3]));
@@ -505,10 +497,10 @@ unsafe impl Simd for Avx512 {
                 let even_low = _mm512_shuffle_f32x4::<0x88>(quads[8 + c], quads[12 + c]);
                 let odd = _mm512_shuffle_f32x4::<0xdd>(quads[c], quads[4 + c]);
                 let odd_low = _mm512_shuffle_f32x4::<0xdd>(quads[8 + c], quads[12 + c]);
-                _mm512_storeu_ps(to.add(c * to_stride), _mm512_shuffle_f32x4::<0x88>(even, even_low));
-                _mm512_storeu_ps(to.add((4 + c) * to_stride), _mm512_shuffle_f32x4::<0x88>(odd, odd_low));
-                _mm512_storeu_ps(to.add((8 + c) * to_stride), _mm512_shuffle_f32x4::<0xdd>(even, even_low));
-                _mm512_storeu_ps(to.add((12 + c) * to_stride), _mm512_shuffle_f32x4::<0xdd>(odd, odd_low));
+                rows[c] = _mm512_shuffle_f32x4::<0x88>(even, even_low);
+                rows[4 + c] = _mm512_shuffle_f32x4::<0x88>(odd, odd_low);
+                rows[8 + c] = _mm512_shuffle_f32x4::<0xdd>(even, even_low);
+                rows[12 + c] = _mm512_shuffle_f32x4::<0xdd>(odd, odd_low);
             }
         }
     }

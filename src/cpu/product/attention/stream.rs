@@ -9,17 +9,41 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::super::masks::{KEY_BLOCK, mask_row};
+use super::super::masks::{KEY_BLOCK, Mask, mask_row};
 use super::super::matrix::TypedMatrix;
-use super::{MAX_STREAMED, Sizes, StreamedHead, cap};
+use super::sizes::{Sizes, cap};
 use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::rows::largest;
-use crate::cpu::simd::{Kernel, Simd, math};
+use crate::cpu::simd::{Isa, Kernel, Simd, math};
+use crate::ops::attention::MAX_MASKS;
 use std::ops::Range;
 
 /// Prefetch distance in rows. One row is prefetched while one is processed: a core can track only a few lines in
 /// flight.
 const AHEAD: usize = 32;
+
+/// Keys that a few queries stream through at once: the threads share the ranges of long caches. A multiple of
+/// [`KEY_BLOCK`].
+const RANGE: usize = 8 * KEY_BLOCK;
+
+/// Maximum number of matrices processed at once.
+pub const MAX_STREAMED: usize = 8;
+
+/// A matrix with few queries.
+pub struct StreamedHead<'a, T> {
+    /// Number of queries.
+    pub queries: usize,
+    /// The queries.
+    pub query: TypedMatrix<'a, T>,
+    /// All keys.
+    pub key: TypedMatrix<'a, T>,
+    /// All values.
+    pub value: TypedMatrix<'a, T>,
+    /// The keys to process.
+    pub keys: Range<usize>,
+    /// Masks, applied in this order.
+    pub masks: [Option<Mask<'a>>; MAX_MASKS],
+}
 
 /// The attention of a few queries of several matrices; run it with [`Isa::run`](crate::cpu::simd::Isa::run).
 pub struct Stream<'a, T> {
@@ -33,14 +57,28 @@ pub struct Stream<'a, T> {
     pub heads: &'a [Option<StreamedHead<'a, T>>; MAX_STREAMED],
     /// `[queries, partial_len(columns)]` of all matrices, one after another: see [`Combine`].
     pub out: &'a mut [f32],
-    /// [`scratch`] floats for all queries.
+    /// [`Sizes::stream_scratch`] floats for all queries.
     pub scratch: &'a mut [f32],
 }
 
-/// Scratch length in floats that [`Stream`] needs for this many queries, with vectors of `lanes`.
-pub fn scratch(sizes: &Sizes, lanes: usize, queries: usize) -> usize {
-    let [depth, columns] = [sizes.depth, sizes.columns].map(|size| size.next_multiple_of(lanes));
-    queries * (depth + columns + KEY_BLOCK + 2) + TOGETHER * lanes * lanes + lanes * depth.max(columns)
+impl Sizes {
+    /// The ranges of keys that are streamed separately. They depend on nothing but the number of keys, and so do the
+    /// bits of the results.
+    pub fn ranges(&self) -> usize {
+        self.keys.div_ceil(RANGE)
+    }
+
+    /// The part of `keys` in the range at `index`.
+    pub fn range(&self, index: usize, keys: &Range<usize>) -> Range<usize> {
+        keys.start.max(index * RANGE)..keys.end.min((index + 1) * RANGE)
+    }
+
+    /// Scratch length in floats that [`Stream`] needs for this many queries, for kernels of `isa`.
+    pub fn stream_scratch(&self, isa: Isa, queries: usize) -> usize {
+        let lanes = isa.lanes();
+        let [depth, columns] = [self.depth, self.columns].map(|size| size.next_multiple_of(lanes));
+        queries * (depth + columns + KEY_BLOCK + 2) + TOGETHER * lanes * lanes + lanes * depth.max(columns)
+    }
 }
 
 /// Maximum number of queries multiplied with a row while the row is in registers.

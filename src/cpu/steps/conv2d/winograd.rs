@@ -131,7 +131,7 @@ impl WinogradPlan {
         let (depth, width) = (matrix.depth(), tile_size(isa).cols);
         let layout = Layout::Patches(Cow::Owned(matrix));
         let weights = data.packed(&("winograd", &layout, outputs, width, tile), || {
-            let mut buffer = Buffer::zeroed(filters.floats() * size_of::<f32>())?;
+            let mut buffer = Buffer::streamed(filters.floats() * size_of::<f32>())?;
             let mut staging = Staging::default();
             for piece in layout.pieces(outputs, depth, width, data.piece_len()) {
                 let filter = data.piece(piece.elements, &mut staging)?;
