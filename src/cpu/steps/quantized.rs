@@ -8,10 +8,10 @@ use crate::cpu::product::int8::depthwise::Depthwise;
 use crate::cpu::product::int8::frame::{ByteCutting, ByteProduct};
 use crate::cpu::product::int8::panels::{ByteColumns, BytePanels};
 use crate::cpu::product::int8::patches::BytePatches;
-use crate::cpu::product::int8::{Rescale, To};
+use crate::cpu::product::int8::{Rescale, To, to_bytes};
 use crate::cpu::schedule::partition::{Cut, Grid};
 use crate::cpu::schedule::tiles::{Matrices, Tiles};
-use crate::cpu::simd::dot::{DotLevel, ToBytes};
+use crate::cpu::simd::dot::DotLevel;
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
@@ -387,14 +387,7 @@ impl QuantizedBuilder<'_> {
         }
         let to = match op.output {
             None => To::Floats { min: op.min, max: op.max },
-            Some((dtype, output)) => {
-                let flip = if dtype == DataType::Int8 { 0x80 } else { 0 };
-                let zero = output.zero + flip as i16;
-                let byte = |value: f32| {
-                    ((value / output.scale).round_ties_even() as f64 + zero as f64).clamp(0.0, 255.0) as u8
-                };
-                To::Bytes(ToBytes { zero, low: byte(op.min), high: byte(op.max), flip })
-            }
+            Some((dtype, output)) => To::Bytes(to_bytes(dtype, output, [op.min, op.max])),
         };
         Rescale { start: start.into(), zeros: zeros.into(), scale: scale.into(), bias: bias_of.into(), to }
     }

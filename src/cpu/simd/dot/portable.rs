@@ -30,6 +30,13 @@ unsafe impl Integers for PortableDot {
     }
 
     #[inline(always)]
+    unsafe fn load_bytes<const SIGNED: bool>(self, from: *const u8) -> [i32; 4] {
+        // SAFETY: the caller guarantees that 4 bytes can be read.
+        let bytes = unsafe { from.cast::<[u8; 4]>().read() };
+        bytes.map(|byte| if SIGNED { byte as i8 as i32 } else { byte as i32 })
+    }
+
+    #[inline(always)]
     fn add(self, a: [i32; 4], b: [i32; 4]) -> [i32; 4] {
         std::array::from_fn(|lane| a[lane].wrapping_add(b[lane]))
     }
@@ -145,6 +152,16 @@ unsafe impl Dot for PortableDot {
             (low[i], high[i]) = (bytes[i] & 15, bytes[i] >> 4);
         }
         [low, high]
+    }
+
+    #[inline(always)]
+    fn split<const SIGNED: bool>(self, bytes: [u8; 16]) -> [[u8; 16]; 2] {
+        let mut halves = [[0; 16]; 2];
+        for (i, &byte) in bytes.iter().enumerate() {
+            let wide = if SIGNED { byte as i8 as i16 } else { byte as i16 };
+            halves[i % 2][i / 2 * 2..][..2].copy_from_slice(&wide.to_le_bytes());
+        }
+        halves
     }
 
     #[inline(always)]

@@ -58,6 +58,12 @@ pub unsafe trait Integers: Copy + Send + Sync + 'static {
     /// `from` must be valid for reads of `LANES` integers.
     unsafe fn load_sums(self, from: *const i32) -> Self::Sums;
 
+    /// The `LANES` bytes at `from` as integers.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `LANES` bytes.
+    unsafe fn load_bytes<const SIGNED: bool>(self, from: *const u8) -> Self::Sums;
+
     /// `a + b`, in the lowest 32 bits.
     fn add(self, a: Self::Sums, b: Self::Sums) -> Self::Sums;
 
@@ -136,6 +142,9 @@ pub unsafe trait Dot: Integers {
 
     /// The low and the high nibbles of the bytes, as bytes.
     fn nibbles(self, bytes: Self::Bytes) -> [Self::Bytes; 2];
+
+    /// The bytes at even and those at odd places as integers of 16 bits.
+    fn split<const SIGNED: bool>(self, bytes: Self::Bytes) -> [Self::Bytes; 2];
 
     /// Converts unsigned bytes to left factors.
     fn left(self, bytes: Self::Bytes) -> Self::Left;

@@ -94,6 +94,15 @@ macro_rules! integers512 {
         }
 
         #[inline(always)]
+        unsafe fn load_bytes<const SIGNED: bool>(self, from: *const u8) -> __m512i {
+            // SAFETY: `self` proves AVX-512 F; the caller guarantees that 16 bytes can be read.
+            unsafe {
+                let bytes = _mm_loadu_si128(from.cast());
+                if SIGNED { _mm512_cvtepi8_epi32(bytes) } else { _mm512_cvtepu8_epi32(bytes) }
+            }
+        }
+
+        #[inline(always)]
         fn add(self, a: __m512i, b: __m512i) -> __m512i {
             // SAFETY: `self` proves AVX-512 F.
             unsafe { _mm512_add_epi32(a, b) }
@@ -193,6 +202,17 @@ macro_rules! wide512 {
         }
 
         #[inline(always)]
+        fn split<const SIGNED: bool>(self, bytes: __m512i) -> [__m512i; 2] {
+            // SAFETY: `self` proves AVX-512 BW.
+            unsafe {
+                match SIGNED {
+                    true => [_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(bytes)), _mm512_srai_epi16::<8>(bytes)],
+                    false => [_mm512_and_si512(bytes, _mm512_set1_epi16(0xff)), _mm512_srli_epi16::<8>(bytes)],
+                }
+            }
+        }
+
+        #[inline(always)]
         fn invert_signs(self, bytes: __m512i) -> __m512i {
             // SAFETY: `self` proves AVX-512 F.
             unsafe { _mm512_xor_si512(bytes, _mm512_set1_epi8(-128)) }
@@ -237,6 +257,15 @@ macro_rules! integers256 {
         unsafe fn load_sums(self, from: *const i32) -> __m256i {
             // SAFETY: `self` proves AVX2; the caller guarantees that 8 integers can be read.
             unsafe { _mm256_loadu_si256(from.cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_bytes<const SIGNED: bool>(self, from: *const u8) -> __m256i {
+            // SAFETY: `self` proves AVX2; the caller guarantees that 8 bytes can be read.
+            unsafe {
+                let bytes = _mm_loadl_epi64(from.cast());
+                if SIGNED { _mm256_cvtepi8_epi32(bytes) } else { _mm256_cvtepu8_epi32(bytes) }
+            }
         }
 
         #[inline(always)]
@@ -342,6 +371,17 @@ macro_rules! wide256 {
         }
 
         #[inline(always)]
+        fn split<const SIGNED: bool>(self, bytes: __m256i) -> [__m256i; 2] {
+            // SAFETY: `self` proves AVX2.
+            unsafe {
+                match SIGNED {
+                    true => [_mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes)), _mm256_srai_epi16::<8>(bytes)],
+                    false => [_mm256_and_si256(bytes, _mm256_set1_epi16(0xff)), _mm256_srli_epi16::<8>(bytes)],
+                }
+            }
+        }
+
+        #[inline(always)]
         fn invert_signs(self, bytes: __m256i) -> __m256i {
             // SAFETY: `self` proves AVX2.
             unsafe { _mm256_xor_si256(bytes, _mm256_set1_epi8(-128)) }
@@ -443,14 +483,12 @@ unsafe impl Dot for Avx512Dot {
 
     #[inline(always)]
     fn left(self, bytes: __m512i) -> Wide<__m512i> {
-        // SAFETY: `self` proves AVX-512 BW.
-        unsafe { [_mm512_and_si512(bytes, _mm512_set1_epi16(0xff)), _mm512_srli_epi16::<8>(bytes)] }
+        self.split::<false>(bytes)
     }
 
     #[inline(always)]
     fn right(self, bytes: __m512i) -> Wide<__m512i> {
-        // SAFETY: `self` proves AVX-512 BW.
-        unsafe { [_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(bytes)), _mm512_srai_epi16::<8>(bytes)] }
+        self.split::<true>(bytes)
     }
 
     #[inline(always)]
@@ -512,14 +550,12 @@ unsafe impl Dot for Avx2Dot {
 
     #[inline(always)]
     fn left(self, bytes: __m256i) -> Wide<__m256i> {
-        // SAFETY: `self` proves AVX2.
-        unsafe { [_mm256_and_si256(bytes, _mm256_set1_epi16(0xff)), _mm256_srli_epi16::<8>(bytes)] }
+        self.split::<false>(bytes)
     }
 
     #[inline(always)]
     fn right(self, bytes: __m256i) -> Wide<__m256i> {
-        // SAFETY: `self` proves AVX2.
-        unsafe { [_mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes)), _mm256_srai_epi16::<8>(bytes)] }
+        self.split::<true>(bytes)
     }
 
     #[inline(always)]
