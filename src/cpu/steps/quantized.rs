@@ -24,10 +24,6 @@ use crate::shape::{Descriptor, strides};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Maximum pointers in a row's table for depthwise convolutions. Only dilations beyond any sensible image need more;
-/// patches need no table.
-const MAX_TABLE: usize = 1 << 16;
-
 /// A product of quantized tensors with its constants packed.
 pub struct QuantizedStep {
     method: QuantizedMethod,
@@ -319,8 +315,7 @@ impl QuantizedBuilder<'_> {
         let size = [output.height as usize, output.width as usize];
         let images = input.batches as usize;
         let image = input.height as usize * input.width as usize * inputs;
-        let table = (size[1] as u64 * slides[1].stride as u64).saturating_add(width as u64 * slides[1].dilation as u64);
-        if group_inputs == 1 && channels == inputs && channels > 1 && table * (height as u64) < MAX_TABLE as u64 {
+        if group_inputs == 1 && channels == inputs && channels > 1 {
             let bytes = self.constants.filter.buffer()?;
             let at = |channel, row, column| filter.at(&bytes, [channel, 0, row, column]);
             let (level, zero) = (DotLevel::of(self.env.isa), self.op.input.zero as u8);
