@@ -34,6 +34,9 @@ const CONVOLUTIONS: [[usize; 5]; 6] = [
     [960, 320, 7, 1, 1],
 ];
 
+/// Channels, size of the image, stride, for a filter of 3 x 3.
+const DEPTHWISE: [[usize; 3]; 4] = [[32, 112, 1], [144, 56, 1], [192, 28, 1], [192, 28, 2]];
+
 /// Prints the products and convolutions.
 pub fn measure(report: &mut Report, env: &Env) {
     report.family("bytes");
@@ -52,6 +55,39 @@ pub fn measure(report: &mut Report, env: &Env) {
         );
         line(report, env, &name, &operands, "[1, 1, 1, 1]", &op, inputs * outputs * filter * filter * out * out);
     }
+    for [channels, size, stride] in DEPTHWISE {
+        let operands = [format!("[1, {size}, {size}, {channels}]"), format!("[{channels}, 1, 3, 3]")];
+        let name = format!("bytes depthwise {channels} {size}x{size} filter 3 stride {stride}");
+        let op = format!(
+            "conv2d %3 %6 padding=[1, 1, 1, 1] strides=[{stride}, {stride}] groups={channels} inputLayout=nhwc"
+        );
+        line(report, env, &name, &operands, "[1, 1, 1, 1]", &op, channels * 9 * (size / stride).pow(2));
+    }
+    for op in ["add", "mul"] {
+        sum(report, env, op);
+    }
+}
+
+/// Prints the line of an operator on two tensors of bytes with scales of their own.
+fn sum(report: &Report, env: &Env, op: &str) {
+    let name = format!("bytes {op} [56, 56, 256]");
+    if !report.wants(&name) {
+        return;
+    }
+    let text = format!(
+        "%0 = input x uint8 [56, 56, 256]
+         %1 = input z uint8 [56, 56, 256]
+         %2 = constant float32 [1, 1, 1] 0.02
+         %3 = constant float32 [1, 1, 1] 0.03
+         %4 = constant uint8 [1, 1, 1] 128
+         %5 = dequantizeLinear %0 %2 %4
+         %6 = dequantizeLinear %1 %3 %4
+         %7 = {op} %5 %6
+         %8 = quantizeLinear %7 %3 %4
+         output y = %8"
+    );
+    let (seconds, bytes) = best_run(&text, env);
+    report.line(&name, seconds, Work::Bytes(bytes), Beside::default());
 }
 
 /// Prints a product in each format of the processor; the best one is that of the other lines.

@@ -46,7 +46,7 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
     }
     if passes.prologues {
         // Must run before transposed constants move into products.
-        quantized::sink(graph)?;
+        quantized::sink(graph, false)?;
         check(graph);
     }
     if passes.simplify {

@@ -7,14 +7,17 @@
 
 use super::{Evaluate, fold, simplify};
 use crate::dimension::Dim;
-use crate::dtype::{DataType, Element};
+use crate::dtype::{DataType, Element, Number};
 use crate::error::Result;
 use crate::ir::{Graph, Node, Source, ValueId};
 use crate::memory::elements;
 use crate::ops::conv2d::Conv2dAttributes;
 use crate::ops::elementwise::Elementwise;
+use crate::ops::pad::PaddingMode;
+use crate::ops::pool2d::PoolKind;
 use crate::ops::quantize::Quantize;
 use crate::ops::quantized::{MAX_DEPTH, Product, Quantized, Scale, is_single};
+use crate::ops::resample2d::InterpolationMode;
 use crate::ops::reshape::Reshape;
 use crate::ops::spatial::InputLayout;
 use crate::ops::transpose::Transpose;
@@ -30,7 +33,7 @@ const MAX_MOVES: usize = 8;
 /// # Errors
 /// An `UnknownError` if memory for constants runs out, an `OperationError` if a mapped one cannot be read.
 pub fn quantized(graph: &mut Graph, evaluate: Evaluate) -> Result<()> {
-    sink(graph)?;
+    sink(graph, true)?;
     let weights = weights(graph);
     fold::fold(graph, &weights, evaluate)?;
     cancel(graph)?;
@@ -88,34 +91,34 @@ fn is_byte(graph: &Graph, id: ValueId) -> bool {
     matches!(graph.descriptor(id).dtype, DataType::Int8 | DataType::Uint8)
 }
 
-/// Moves `dequantizeLinear` after `transpose()` and `reshape()`, which then move bytes instead of floats.
-pub(super) fn sink(graph: &mut Graph) -> Result<()> {
+/// Moves `dequantizeLinear` after `transpose()` and `reshape()`, which then move bytes instead of floats, and if `all`, after
+/// other operators that only move elements or choose among them.
+pub(super) fn sink(graph: &mut Graph, all: bool) -> Result<()> {
     let mut producers: Vec<Option<usize>> = vec![None; graph.values.len()];
     let mut nodes: Vec<Node> = Vec::new();
     for mut node in std::mem::take(&mut graph.nodes) {
-        let source = node.inputs.first().copied().flatten().and_then(|id| producers.get(id.index()).copied().flatten());
-        let operands = source.and_then(|index| moved(graph, &nodes[index], &node));
-        if let Some(operands) = operands {
+        if let Some(Moved { op, bytes, parameters }) = moved(graph, &nodes, &producers, &node, all)? {
             let output = graph.descriptor(node.outputs[0]).clone();
-            let shape = |id: ValueId, graph: &Graph| match &node.op {
-                Api(Op::Transpose(op)) => {
-                    let shape = &graph.descriptor(id).shape;
-                    op.axes(shape.len()).iter().map(|&axis| shape[axis]).collect::<Vec<_>>()
-                }
-                _ if graph.descriptor(id).count() == output.count() => output.shape.clone(),
-                _ => vec![Dim::number(1); output.rank()],
-            };
-            let moved = operands.map(|id| {
-                let descriptor = Descriptor::new(graph.descriptor(id).dtype, shape(id, graph));
-                let to = graph.add_value(descriptor.clone(), Source::Node);
-                let op = match &node.op {
-                    Api(Op::Transpose(op)) => op.clone().into(),
-                    _ => Reshape { new_shape: descriptor.shape }.into(),
-                };
-                nodes.push(Node { op, inputs: vec![Some(id)], outputs: vec![to], origins: Vec::new(), ..node.clone() });
+            let mut push = |graph: &mut Graph, op, inputs: Vec<ValueId>, shape| {
+                let descriptor = Descriptor::new(graph.descriptor(inputs[0]).dtype, shape);
+                let to = graph.add_value(descriptor, Source::Node);
+                let inputs = inputs.into_iter().map(Some).collect();
+                nodes.push(Node { op, inputs, outputs: vec![to], origins: Vec::new(), ..node.clone() });
                 Some(to)
-            });
-            (node.op, node.inputs) = (Quantize::DequantizeLinear.into(), moved.to_vec());
+            };
+            let mut operands = vec![push(graph, op.clone(), bytes, output.shape.clone())];
+            for (id, shape) in parameters {
+                if graph.descriptor(id).count() == 1 && graph.descriptor(id).shape == shape {
+                    operands.push(Some(id));
+                    continue;
+                }
+                let follow = match &op {
+                    Api(Op::Transpose(_)) => op.clone(),
+                    _ => Reshape { new_shape: shape.clone() }.into(),
+                };
+                operands.push(push(graph, follow, vec![id], shape));
+            }
+            (node.op, node.inputs) = (Quantize::DequantizeLinear.into(), operands);
         }
         producers.resize(graph.values.len(), None);
         node.outputs.iter().for_each(|id| producers[id.index()] = Some(nodes.len()));
@@ -126,16 +129,71 @@ pub(super) fn sink(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// The operands of `dequantize`, if it dequantizes bytes and its scale can follow the elements through `node`.
-fn moved(graph: &Graph, dequantize: &Node, node: &Node) -> Option<[ValueId; 3]> {
-    let Api(Op::Quantize(Quantize::DequantizeLinear)) = dequantize.op else { return None };
-    let &[Some(input), Some(scale), Some(zero)] = dequantize.inputs.as_slice() else { return None };
-    let follows = match &node.op {
+/// An operator that can move bytes instead of floats.
+struct Moved {
+    /// The operator for bytes.
+    op: Operation,
+    /// Its operands.
+    bytes: Vec<ValueId>,
+    /// The scale and the zero point, and their shapes after the operator.
+    parameters: [(ValueId, Vec<Dim>); 2],
+}
+
+/// How `node` moves bytes, if it reads the results of `dequantizeLinear` and these have one scale, which follows the
+/// elements.
+fn moved(graph: &Graph, nodes: &[Node], producers: &[Option<usize>], node: &Node, all: bool) -> Result<Option<Moved>> {
+    let source = |id: &Option<ValueId>| Some(&nodes[(*producers.get((*id)?.index())?)?]);
+    let Some(first) = node.inputs.first().and_then(source) else { return Ok(None) };
+    let Api(Op::Quantize(Quantize::DequantizeLinear)) = first.op else { return Ok(None) };
+    let &[Some(input), Some(scale), Some(zero)] = first.inputs.as_slice() else { return Ok(None) };
+    let mut op = node.op.clone();
+    let single = graph.descriptor(scale).count() == 1;
+    let follows = match &mut op {
         Api(Op::Transpose(_)) => true,
-        Api(Op::Reshape(_)) => graph.descriptor(scale).count() == 1,
+        Api(Op::Reshape(_)) => single,
+        _ if !single || !all || node.outputs.len() != 1 => false,
+        Api(Op::Slice(_) | Op::Expand(_) | Op::Reverse(_) | Op::Tile(_) | Op::Concat(_)) => true,
+        Api(Op::Resample2d(op)) => op.mode == InterpolationMode::NearestNeighbor,
+        Api(Op::Pool2d(op)) => op.kind == PoolKind::Max && scale_of(graph, first)?.is_some(),
+        Api(Op::Pad(op)) => match scale_of(graph, first)? {
+            _ if op.mode != PaddingMode::Constant => true,
+            Some(scale) if op.value.to_f64() == 0.0 => {
+                op.value = Number::Int(scale.zero.into());
+                true
+            }
+            _ => false,
+        },
         _ => false,
     };
-    (follows && is_byte(graph, input)).then_some([input, scale, zero])
+    if !follows || !is_byte(graph, input) || !node.epilogue.is_empty() {
+        return Ok(None);
+    }
+    let mut bytes = vec![input];
+    for other in &node.inputs[1..] {
+        let Some(other) = source(other) else { return Ok(None) };
+        let same = scale_of(graph, first)?.is_some() && scale_of(graph, other)? == scale_of(graph, first)?;
+        match (&other.op, other.inputs[0]) {
+            (Api(Op::Quantize(Quantize::DequantizeLinear)), Some(id))
+                if same && graph.descriptor(id).dtype == graph.descriptor(input).dtype =>
+            {
+                bytes.push(id);
+            }
+            _ => return Ok(None),
+        }
+    }
+    let output = graph.descriptor(node.outputs[0]);
+    let parameters = [scale, zero].map(|id| {
+        let shape = match &op {
+            Api(Op::Transpose(op)) => {
+                let shape = &graph.descriptor(id).shape;
+                op.axes(shape.len()).iter().map(|&axis| shape[axis]).collect()
+            }
+            _ if graph.descriptor(id).count() == output.count() => output.shape.clone(),
+            _ => vec![Dim::number(1); output.rank()],
+        };
+        (id, shape)
+    });
+    Ok(Some(Moved { op, bytes, parameters }))
 }
 
 /// Replaces `quantizeLinear` of the result of `dequantizeLinear` by the identity, if both have the same scale: the
@@ -170,13 +228,7 @@ fn dequantized(graph: &Graph, producers: &[Option<usize>], id: Option<ValueId>) 
 fn scale_of(graph: &Graph, node: &Node) -> Result<Option<Scale>> {
     let (Some(scale), Some(zero)) = (node.inputs[1], node.inputs[2]) else { return Ok(None) };
     let ([scale], [zero]) = (&floats(graph, scale)?[..], &bytes(graph, zero)?[..]) else { return Ok(None) };
-    Ok(is_usable(*scale).then_some(Scale { scale: *scale, zero: *zero }))
-}
-
-/// Excludes extreme scales, whose products and quotients may be infinite or 0, and negative ones, which would reverse
-/// clamps.
-fn is_usable(scale: f32) -> bool {
-    (1e-15..1e15).contains(&scale)
+    Ok(Some(Scale { scale: *scale, zero: *zero }).filter(Scale::is_usable))
 }
 
 /// The index of the factor among the operands of [`Quantized`].
@@ -384,7 +436,7 @@ impl Search<'_> {
             known.zero = *number;
         }
         let input = Input { bytes, zero: (!known_zero).then_some(zero), factor: (!known_scale).then_some(scale) };
-        Ok(is_usable(known.scale).then_some((input, known)))
+        Ok(known.is_usable().then_some((input, known)))
     }
 
     /// The bytes of a constant filter, and the scale and zero point of each output channel.

@@ -345,3 +345,60 @@ fn a_bias_per_row_is_not_a_bias_per_channel() {
         check(&parse(&text), Tolerance::ulps(8).or_absolute(1e-3));
     }
 }
+
+#[test]
+fn operators_that_choose_elements_of_one_scale_move_bytes() {
+    let text = "%0 = input x uint8 [1, 6, 6, 2]
+         %1 = input z uint8 [1, 9, 9, 3]
+         %2 = constant float32 [1, 1, 1, 1] 0.5
+         %3 = constant uint8 [1, 1, 1, 1] 7
+         %4 = dequantizeLinear %0 %2 %3
+         %5 = dequantizeLinear %1 %2 %3
+         %6 = maxPool2d %4 windowDimensions=[2, 2] padding=[1, 1, 1, 1] layout=nhwc
+         %7 = slice %6 starts=[0, 0, 1, 0] sizes=[1, 4, 4, 2]
+         %8 = resample2d %7 sizes=[8, 8] axes=[1, 2]
+         %9 = pad %8 beginningPadding=[0, 1, 0, 0] endingPadding=[0, 0, 1, 0]
+         %10 = concat %9 %5 axis=3
+         %11 = reverse %10 axes=[1]
+         %12 = quantizeLinear %11 %2 %3
+         output y = %12";
+    check_pass(
+        pass,
+        text,
+        "%0 = input x uint8 [1, 6, 6, 2]
+         %1 = input z uint8 [1, 9, 9, 3]
+         %2 = maxPool2d %0 layout=nhwc padding=[1, 1, 1, 1] windowDimensions=[2, 2]
+         %3 = slice %2 sizes=[1, 4, 4, 2] starts=[0, 0, 1, 0]
+         %4 = resample2d %3 axes=[1, 2] sizes=[8, 8]
+         %5 = pad %4 beginningPadding=[0, 1, 0, 0] endingPadding=[0, 0, 1, 0] value=7
+         %6 = concat %5 %1 axis=3
+         %7 = reverse %6 axes=[1]
+         output y = %7",
+    );
+    check(&parse(text), Tolerance::EXACT);
+}
+
+#[test]
+fn bytes_of_different_scales_are_not_concatenated_nor_interpolated() {
+    for (value, axes) in [
+        ("concat %3 %5 axis=2", ""),
+        ("resample2d %3 mode=linear sizes=[8, 8]", "axes=[1, 2]"),
+        ("pad %3 beginningPadding=[0, 1, 0, 0] endingPadding=[0, 0, 0, 0] value=1", ""),
+    ] {
+        let mut graph = parse(&format!(
+            "%0 = input x int8 [1, 4, 4, 2]
+             %1 = constant float32 [1, 1, 1, 1] 0.5
+             %2 = constant int8 [1, 1, 1, 1] 7
+             %3 = dequantizeLinear %0 %1 %2
+             %4 = constant int8 [1, 1, 1, 1] 6
+             %5 = dequantizeLinear %0 %1 %4
+             %6 = {value} {axes}
+             %7 = quantizeLinear %6 %1 %2
+             output y = %7
+             output z = %5"
+        ));
+        let before = operators(&graph);
+        pass(&mut graph);
+        assert_eq!(operators(&graph), before);
+    }
+}

@@ -5,6 +5,7 @@ use super::step::Step;
 use super::steps::arg_min_max::ArgMinMaxStep;
 use super::steps::attention::AttentionStep;
 use super::steps::block_product::BlockProductStep;
+use super::steps::byte_sum::{ByteSumStep, ProgramOperand};
 use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::{self, DenseShape, DenseStep};
@@ -242,7 +243,14 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
 
 fn lower_fusion(fusion: &Fusion, l: &mut Lowering) -> Result<Step> {
     Ok(match fusion {
-        Fusion::Fused(program) => ElementwiseStep::new(program, l.inputs(), l.output()).into(),
+        Fusion::Fused(program) => {
+            let operands: Vec<ProgramOperand> =
+                l.inputs().enumerate().map(|(i, input)| (input, l.constant(i))).collect();
+            match ByteSumStep::new(l.env.isa, program, &operands, l.output())? {
+                Some(step) => step.into(),
+                None => ElementwiseStep::new(program, l.inputs(), l.output()).into(),
+            }
+        }
         Fusion::Attention(op) => {
             let masks = (3..l.count()).filter_map(|index| l.given(index)).map(|mask| mask.dtype).collect();
             AttentionStep::new(op, l.output().dtype, masks, l.env.isa).into()

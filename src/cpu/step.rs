@@ -4,6 +4,7 @@ use super::memory::Io;
 use super::steps::arg_min_max::ArgMinMaxStep;
 use super::steps::attention::AttentionStep;
 use super::steps::block_product::BlockProductStep;
+use super::steps::byte_sum::ByteSumStep;
 use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::DenseStep;
@@ -55,6 +56,8 @@ steps! {
     Dense(DenseStep),
     /// Products of quantized tensors.
     Quantized(QuantizedStep),
+    /// Element-wise programs from bytes to bytes.
+    ByteSum(ByteSumStep),
     /// Products with 4-bit or 8-bit weights.
     BlockProduct(BlockProductStep),
     /// Attention that the compiler fused into one operator.

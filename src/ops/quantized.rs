@@ -33,6 +33,14 @@ pub struct Scale {
     pub zero: i16,
 }
 
+impl Scale {
+    /// Excludes extreme scales, whose products and quotients may be infinite or 0, and negative ones, which would reverse
+    /// clamps.
+    pub fn is_usable(&self) -> bool {
+        (1e-15..1e15).contains(&self.scale)
+    }
+}
+
 /// `quantizeLinear(clamp(product(dequantizeLinear(input), dequantizeLinear(filter)) * factor + bias))`.
 ///
 /// Operands are the input and the filter (int8 or uint8), the scales of the filter (float32, one per output channel),

@@ -8,10 +8,10 @@ use crate::cpu::product::int8::depthwise::Depthwise;
 use crate::cpu::product::int8::frame::{ByteCutting, ByteProduct};
 use crate::cpu::product::int8::panels::{ByteColumns, BytePanels};
 use crate::cpu::product::int8::patches::BytePatches;
-use crate::cpu::product::int8::{Rescale, To};
+use crate::cpu::product::int8::{Rescale, To, to_bytes};
 use crate::cpu::schedule::partition::{Cut, Grid};
 use crate::cpu::schedule::tiles::{Matrices, Tiles};
-use crate::cpu::simd::dot::{DotLevel, ToBytes};
+use crate::cpu::simd::dot::DotLevel;
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
@@ -23,10 +23,6 @@ use crate::ops::spatial::slides;
 use crate::shape::{Descriptor, strides};
 use std::borrow::Cow;
 use std::sync::Arc;
-
-/// Maximum pointers in a row's table for depthwise convolutions. Only dilations beyond any sensible image need more;
-/// patches need no table.
-const MAX_TABLE: usize = 1 << 16;
 
 /// A product of quantized tensors with its constants packed.
 pub struct QuantizedStep {
@@ -319,8 +315,7 @@ impl QuantizedBuilder<'_> {
         let size = [output.height as usize, output.width as usize];
         let images = input.batches as usize;
         let image = input.height as usize * input.width as usize * inputs;
-        let table = (size[1] as u64 * slides[1].stride as u64).saturating_add(width as u64 * slides[1].dilation as u64);
-        if group_inputs == 1 && channels == inputs && channels > 1 && table * (height as u64) < MAX_TABLE as u64 {
+        if group_inputs == 1 && channels == inputs && channels > 1 {
             let bytes = self.constants.filter.buffer()?;
             let at = |channel, row, column| filter.at(&bytes, [channel, 0, row, column]);
             let (level, zero) = (DotLevel::of(self.env.isa), self.op.input.zero as u8);
@@ -387,14 +382,7 @@ impl QuantizedBuilder<'_> {
         }
         let to = match op.output {
             None => To::Floats { min: op.min, max: op.max },
-            Some((dtype, output)) => {
-                let flip = if dtype == DataType::Int8 { 0x80 } else { 0 };
-                let zero = output.zero + flip as i16;
-                let byte = |value: f32| {
-                    ((value / output.scale).round_ties_even() as f64 + zero as f64).clamp(0.0, 255.0) as u8
-                };
-                To::Bytes(ToBytes { zero, low: byte(op.min), high: byte(op.max), flip })
-            }
+            Some((dtype, output)) => To::Bytes(to_bytes(dtype, output, [op.min, op.max])),
         };
         Rescale { start: start.into(), zeros: zeros.into(), scale: scale.into(), bias: bias_of.into(), to }
     }

@@ -25,10 +25,12 @@ unsafe impl<D: Dot, const EXPANDED: bool> Format for Words<D, EXPANDED> {
         name: if D::PER_WORD == 4 { "quads of bytes" } else { "pairs of bytes" },
         lanes: D::LANES,
         vectors: if D::LANES == 16 { 4 } else { 2 },
-        // The sums, the factors and a product fit into the registers.
-        units: match D::LANES {
-            16 => [12, 12, 6],
-            8 => [6, 6, 6],
+        // The sums, the factors and a product fit into the registers. Pairs take two instructions a product: the compiler
+        // does not unroll a loop of more than 22, which then keeps the sums in memory and takes several times as long.
+        units: match (D::LANES, D::PER_WORD) {
+            (16, 4) => [12, 12, 6],
+            (16, _) => [10, 10, 5],
+            (8, _) => [6, 6, 6],
             _ => [2, 2, 2],
         },
         unit: 1,

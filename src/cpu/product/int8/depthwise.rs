@@ -1,13 +1,19 @@
 //! Depthwise convolution of bytes, channels last.
 //!
-//! Vectors run along the channels. Four taps are interleaved for one multiply instruction; if the filter moves by one,
-//! two outputs share their taps.
+//! Vectors run along the channels. Four taps of a row of the filter are interleaved for one multiply instruction; if the
+//! filter moves by one, two outputs share their taps.
+
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
+)]
 
 use super::{Rescale, Scales, To};
-use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel};
+use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel, ToBytes};
 use crate::error::Result;
 use crate::memory::{Buffer, share};
 use crate::ops::spatial::Slide;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A depthwise convolution with its packed filter.
@@ -18,19 +24,22 @@ pub struct Depthwise {
     channels: usize,
     /// Number of neighboring outputs computed together: 1 or 2.
     together: usize,
-    /// The positions of the taps in a row's table, four per quad.
-    taps: Vec<usize>,
-    /// Pointers per filter row in a row's table.
-    width: usize,
-    /// Four vectors per block of channels, quad, and output computed together.
+    quads: Vec<Quad>,
+    /// The factors of four vectors per block of channels, quad, and output computed together.
     filter: Arc<Buffer>,
-    /// A pixel of bytes that represent 0.
+    /// A line of an image of bytes that represent 0.
     zeros: Vec<u8>,
     signed: bool,
 }
 
-/// A tap of a filter: its row and column.
-type TapPlace = (usize, usize);
+/// Four neighboring taps of a row of the filter.
+struct Quad {
+    row: usize,
+    /// The image column that the first one reads, from the first one that the output reads on.
+    column: usize,
+    /// Whether this is the second quad of these taps.
+    second: bool,
+}
 
 impl Depthwise {
     /// Creates a convolution of images with `channels` channels. `at(channel, row, column)` returns the elements of the
@@ -52,57 +61,38 @@ impl Depthwise {
         let [high, wide] = slides.map(|slide| slide.window as usize);
         let [step, dilation] = [slides[1].stride, slides[1].dilation].map(|size| size as usize);
         let together = if step == 1 && dilation == 1 && wide > 1 { 2 } else { 1 };
-        // Image columns read by the outputs that are computed together.
-        let columns = wide + together - 1;
-        let mut places: Vec<(TapPlace, bool)> = Vec::new();
-        let fits = |(y, x): TapPlace| (0..channels).all(|c| i8::try_from(at(c, y, x)).is_ok());
-        for y in 0..high {
-            let row: Vec<TapPlace> = (0..columns).map(|x| (y, x)).collect();
-            places.extend(row.iter().map(|&place| (place, false)));
-            places
-                .extend(row.iter().filter(|&&(y, x)| !covers(wide, together, x, |x| fits((y, x)))).map(|&p| (p, true)));
-            // If taps are shared, no quad mixes taps of two rows: that leaves room for the quads of the other output.
-            while together == 2 && !places.len().is_multiple_of(4) {
-                places.push(((y, usize::MAX), false));
-            }
-        }
-        while !places.len().is_multiple_of(4) {
-            places.push(((0, usize::MAX), false));
-        }
-        // The last outputs may read positions beyond the last column; the weights of these are 0.
-        let width = (output[1] - 1) / together * together * step + (columns - 1) * dilation + 1;
-        let taps =
-            places.iter().map(|&((y, x), _)| y * width + if x == usize::MAX { 0 } else { x * dilation }).collect();
-        let lanes = level.lanes();
-        let block = 4 * lanes;
-        let mut filter = Buffer::zeroed(channels.div_ceil(block) * places.len() / 4 * together * 4 * block)?;
-        let bytes = filter.bytes_mut();
-        for channel in 0..channels {
-            for (index, &((y, x), second)) in places.iter().enumerate() {
-                for output in 0..together {
-                    let x = if x == usize::MAX { x } else { x.wrapping_sub(output) };
-                    let element = if x < wide { at(channel, y, x) } else { 0 };
-                    let low = element.clamp(-128, 127);
-                    let element = if second { element - low } else { low };
-                    let quad = (channel / block * (places.len() / 4) + index / 4) * together + output;
-                    let lane = order(channel % block, lanes);
-                    bytes[(quad * block + lane) * 4 + index % 4] = element as i8 as u8;
+        // The elements of the filter that read image column `x` of a row for any of the outputs computed together.
+        let fits = |y: usize, x: usize| {
+            let own = (0..together).filter_map(|output| x.checked_sub(output)).filter(|&x| x < wide);
+            own.clone().all(|x| (0..channels).all(|c| i8::try_from(at(c, y, x)).is_ok()))
+        };
+        let mut quads = Vec::new();
+        for row in 0..high {
+            for x in (0..wide + together - 1).step_by(4) {
+                quads.push(Quad { row, column: x * dilation, second: false });
+                if !(x..x + 4).all(|x| fits(row, x)) {
+                    quads.push(Quad { row, column: x * dilation, second: true });
                 }
             }
         }
-        let filter = share(Arc::new(filter));
-        Ok(Depthwise {
-            level,
-            slides,
-            output,
-            channels,
-            together,
-            taps,
-            width,
-            filter,
-            zeros: vec![zero; channels.next_multiple_of(block)],
-            signed,
-        })
+        let lanes = level.lanes();
+        let block = 4 * lanes;
+        let mut bytes = vec![0; channels.div_ceil(block) * quads.len() * together * 4 * block];
+        for channel in 0..channels {
+            for (index, &Quad { row, column, second }) in quads.iter().enumerate() {
+                for (output, tap) in (0..together).flat_map(|output| (0..4).map(move |tap| (output, tap))) {
+                    let x = (column / dilation + tap).checked_sub(output).filter(|&x| x < wide);
+                    let element = x.map_or(0, |x| at(channel, row, x));
+                    let low = element.clamp(-128, 127);
+                    let element = if second { element - low } else { low };
+                    let quad = (channel / block * quads.len() + index) * together + output;
+                    bytes[(quad * block + order(channel % block, lanes)) * 4 + tap] = element as i8 as u8;
+                }
+            }
+        }
+        let filter = share(Arc::new(level.run(PackFactors { bytes: &bytes })?));
+        let zeros = vec![zero; slides[1].input as usize * channels + block];
+        Ok(Depthwise { level, slides, output, channels, together, quads, filter, zeros, signed })
     }
 
     /// The buffer of the packed filter.
@@ -121,18 +111,14 @@ impl Depthwise {
         })
     }
 
-    fn table_len(&self) -> usize {
-        self.slides[0].window as usize * self.width
-    }
-
     /// Scratch size in bytes that [`row`](Self::row) needs, aligned for a pointer.
     pub fn scratch_bytes(&self) -> usize {
-        self.table_len() * size_of::<*const u8>()
+        self.slides[0].window as usize * size_of::<*const u8>()
     }
 
     /// Number of taps multiplied per output element.
     pub fn taps(&self) -> usize {
-        self.taps.len()
+        4 * self.quads.len()
     }
 
     /// Computes row `y` of the output.
@@ -141,32 +127,23 @@ impl Depthwise {
     /// If a slice is too short.
     pub fn row(&self, image: &[u8], y: usize, columns: &Rescale, scratch: &mut [f32], out: &mut [u8]) {
         let [vertical, horizontal] = self.slides;
-        let padded = self.order().count();
-        assert!(matches!(columns.to, To::Bytes(_)) || columns.to.size() == 4);
-        assert!(image.len() >= vertical.input as usize * horizontal.input as usize * self.channels);
+        let (padded, line) = (self.order().count(), horizontal.input as usize * self.channels);
+        assert!(image.len() >= vertical.input as usize * line);
         assert!(out.len() >= self.output[1] * self.channels * columns.to.size());
         assert!([columns.start.len(), columns.scale.len(), columns.bias.len()].iter().all(|&len| len >= padded));
         // SAFETY: any bits are valid for these pointers, and each is written before it is read.
-        let table = &mut unsafe { scratch.align_to_mut::<*const u8>() }.1[..self.table_len()];
+        let lines = &mut unsafe { scratch.align_to_mut::<*const u8>() }.1[..vertical.window as usize];
         let (top, high, image_y) = vertical.taps(y);
-        let left = horizontal.begin as usize;
-        for (tap, pointers) in table.chunks_exact_mut(self.width).enumerate() {
-            pointers.fill(self.zeros.as_ptr());
-            if tap < top || tap >= top + high {
-                continue;
-            }
-            let line = image_y + (tap - top) * vertical.dilation as usize;
-            // Pointers into the whole image, not into a slice of a pixel: whole vectors reach beyond it.
-            let first = &image[line * horizontal.input as usize * self.channels..];
-            let pixels = (0..horizontal.input as usize).map(|x| first.as_ptr().wrapping_add(x * self.channels));
-            pointers.iter_mut().skip(left).zip(pixels).for_each(|(pointer, pixel)| *pointer = pixel);
+        let image_line = |tap: usize| (image_y + tap * vertical.dilation as usize) * line;
+        lines.fill(self.zeros.as_ptr());
+        for (tap, to) in lines.iter_mut().skip(top).take(high).enumerate() {
+            // Pointers into the whole image, not into a slice of a line: whole vectors reach beyond it.
+            *to = image[image_line(tap)..].as_ptr();
         }
         // Whole vectors can be read if the last pixel has enough bytes after it: bytes of other pixels are multiplied
         // with 0.
-        let last = image_y + high.saturating_sub(1) * vertical.dilation as usize;
-        let end = (last + 1) * horizontal.input as usize * self.channels;
-        let whole = end - self.channels + padded <= image.len();
-        self.level.run(Row { convolution: self, columns, table, out, whole });
+        let whole = image_line(high.saturating_sub(1)) + line - self.channels + padded <= image.len();
+        self.level.run(Row { convolution: self, columns, lines, out, whole });
     }
 }
 
@@ -175,16 +152,45 @@ fn order(channel: usize, lanes: usize) -> usize {
     channel % 16 / 4 * lanes + channel / 16 * 4 + channel % 4
 }
 
-/// Whether `fits` holds for the filter columns that read image column `x` for any of the outputs computed together.
-fn covers(wide: usize, together: usize, x: usize, fits: impl Fn(usize) -> bool) -> bool {
-    (0..together).filter_map(|output| x.checked_sub(output)).filter(|&x| x < wide).all(fits)
+/// Converts whole vectors of signed bytes to the factors that a level multiplies with.
+struct PackFactors<'a> {
+    bytes: &'a [u8],
+}
+
+impl DotKernel for PackFactors<'_> {
+    type Output = Result<Buffer>;
+
+    #[inline(always)]
+    fn run<D: Dot>(self, dot: D) -> Result<Buffer> {
+        let mut packed = Buffer::zeroed(self.bytes.len() * factors::<D>())?;
+        for (bytes, to) in
+            self.bytes.chunks_exact(D::BYTES).zip(packed.bytes_mut().chunks_exact_mut(D::BYTES * factors::<D>()))
+        {
+            let to: *mut D::Bytes = to.as_mut_ptr().cast();
+            // SAFETY: the slices have the bytes of a vector, and of its factors.
+            unsafe {
+                let bytes = dot.load(bytes.as_ptr());
+                if D::PER_WORD == 4 {
+                    to.write_unaligned(bytes);
+                } else {
+                    to.cast::<[D::Bytes; 2]>().write_unaligned(dot.split::<true>(bytes));
+                }
+            }
+        }
+        Ok(packed)
+    }
+}
+
+/// The vectors of factors for a vector of bytes.
+const fn factors<D: Dot>() -> usize {
+    4 / D::PER_WORD
 }
 
 struct Row<'a> {
     convolution: &'a Depthwise,
     columns: &'a Rescale<'a>,
-    /// Pointers to the bytes of a pixel, as many as channels, in whole blocks if `whole`.
-    table: &'a [*const u8],
+    /// The line of the image that each row of the filter reads.
+    lines: &'a [*const u8],
     out: &'a mut [u8],
     /// Whether whole vectors can be read at the start of every block of channels.
     whole: bool,
@@ -207,93 +213,216 @@ impl DotKernel for Row<'_> {
 impl Row<'_> {
     #[inline(always)]
     fn blocks<D: Dot, const TOGETHER: usize, const SIGNED: bool>(&mut self, dot: D) {
-        let channels = self.convolution.channels;
-        for first in (0..channels).step_by(D::BYTES) {
-            match self.whole || channels - first >= D::BYTES {
-                true => self.block::<D, TOGETHER, SIGNED, true>(dot, first),
-                false => self.block::<D, TOGETHER, SIGNED, false>(dot, first),
+        let Depthwise { channels, ref quads, output: [_, outputs], slides: [_, slide], .. } = *self.convolution;
+        let (step, begin) = (slide.stride as usize, slide.begin as usize);
+        // The outputs whose quads are in the image.
+        let reach = quads.iter().map(|quad| quad.column).max().unwrap_or(0) + 3 * slide.dilation as usize;
+        let first = begin.div_ceil(step).next_multiple_of(TOGETHER).min(outputs);
+        let end = (slide.input as usize + begin).saturating_sub(reach).div_ceil(step).min(outputs);
+        let inner = first..first + end.saturating_sub(first) / TOGETHER * TOGETHER;
+        for channel in (0..channels).step_by(D::BYTES) {
+            let block = Block::new(dot, self, channel);
+            if let (true, To::Bytes(how)) = (block.whole, self.columns.to) {
+                block.outputs::<TOGETHER, SIGNED, true>(self, 0..inner.start);
+                match quads.len() {
+                    3 => block.inner::<TOGETHER, SIGNED, 3>(self, inner.clone(), how),
+                    _ => block.inner::<TOGETHER, SIGNED, 0>(self, inner.clone(), how),
+                }
+                block.outputs::<TOGETHER, SIGNED, true>(self, inner.end..outputs);
+            } else {
+                block.outputs::<TOGETHER, SIGNED, false>(self, 0..outputs);
             }
         }
     }
+}
 
-    /// Computes a block of channels; whole vectors can be read if `FULL`.
+/// A block of channels.
+struct Block<D: Dot> {
+    dot: D,
+    /// The first channel.
+    first: usize,
+    /// Number of channels.
+    count: usize,
+    /// Whether whole vectors can be read.
+    whole: bool,
+    start: [D::Sums; 4],
+    scales: Scales<D, 4>,
+    factors: *const D::Bytes,
+}
+
+impl<D: Dot> Block<D> {
     #[inline(always)]
-    fn block<D: Dot, const TOGETHER: usize, const SIGNED: bool, const FULL: bool>(&mut self, dot: D, first: usize) {
-        let Depthwise { channels, taps, filter, output, slides, .. } = self.convolution;
-        let step = slides[1].stride as usize;
-        let count = D::BYTES.min(channels - first);
-        let quads = taps.len() / 4;
-        let most = taps.iter().copied().max().unwrap_or(0);
-        let filter = &filter.bytes()[first / D::BYTES * quads * TOGETHER * 4 * D::BYTES..];
-        assert!(filter.len() >= quads * TOGETHER * 4 * D::BYTES);
-        let size = self.columns.to.size();
+    fn new(dot: D, row: &Row, first: usize) -> Block<D> {
+        let Depthwise { channels, ref quads, ref filter, together, .. } = *row.convolution;
+        let each = quads.len() * together * 4 * factors::<D>() * D::BYTES;
+        let factors = filter.bytes()[first / D::BYTES * each..][..each].as_ptr().cast();
         let mut start = [dot.splat(0); 4];
-        for (v, start) in start.iter_mut().enumerate() {
+        for v in 0..4 {
             // SAFETY: `Depthwise::row` has checked that the columns are whole blocks.
-            *start = unsafe { dot.load_sums(self.columns.start.as_ptr().add(first + v * D::LANES)) };
+            start[v] = unsafe { dot.load_sums(row.columns.start.as_ptr().add(first + v * D::LANES)) };
         }
         // SAFETY: as above.
-        let scales = unsafe { self.columns.scales::<D, 4>(dot, first) };
-        let to = self.columns.to;
-        for x in (0..output[1]).step_by(TOGETHER) {
-            let mut sums = [start; TOGETHER];
-            let table = &self.table[x * step..];
-            assert!(most < table.len());
-            let mut weights = filter.as_ptr();
-            for quad in taps.as_chunks::<4>().0 {
-                // SAFETY: every tap has a pointer in the table, as just checked. It points to `channels` bytes, `count`
-                // of them from this block on, or to whole blocks if `FULL`.
-                let bytes = unsafe {
-                    [
-                        pixel::<D, SIGNED, FULL>(dot, table.get_unchecked(quad[0]).wrapping_add(first), count),
-                        pixel::<D, SIGNED, FULL>(dot, table.get_unchecked(quad[1]).wrapping_add(first), count),
-                        pixel::<D, SIGNED, FULL>(dot, table.get_unchecked(quad[2]).wrapping_add(first), count),
-                        pixel::<D, SIGNED, FULL>(dot, table.get_unchecked(quad[3]).wrapping_add(first), count),
-                    ]
-                };
-                let lefts = dot.interleave(bytes);
-                for sums in &mut sums {
-                    for (v, sum) in sums.iter_mut().enumerate() {
-                        // SAFETY: the filter has four vectors for each quad and output.
-                        let right = unsafe { dot.load(weights.add(v * D::BYTES)) };
-                        *sum = dot.dot(*sum, lefts[v], right);
+        let scales = unsafe { row.columns.scales::<D, 4>(dot, first) };
+        let (count, whole) = (D::BYTES.min(channels - first), row.whole || channels - first >= D::BYTES);
+        Block { dot, first, count, whole, start, scales, factors }
+    }
+
+    /// Computes some outputs. If `FAST`, they are bytes, and whole vectors can be read.
+    #[inline(always)]
+    fn outputs<const TOGETHER: usize, const SIGNED: bool, const FAST: bool>(
+        &self,
+        row: &mut Row,
+        outputs: Range<usize>,
+    ) {
+        let Depthwise { channels, ref quads, ref zeros, output, slides: [_, slide], .. } = *row.convolution;
+        let (to, size, dilation) = (row.columns.to, row.columns.to.size(), slide.dilation as usize);
+        let mut x = outputs.start;
+        while x < outputs.end {
+            let mut sums = [self.start; TOGETHER];
+            for index in 0..quads.len() {
+                let quad = &quads[index];
+                let mut at = [zeros.as_ptr().wrapping_add(self.first); 4];
+                for tap in 0..4 {
+                    let column = x * slide.stride as usize + quad.column + tap * dilation;
+                    let column = column.wrapping_sub(slide.begin as usize);
+                    if column < slide.input as usize {
+                        at[tap] = row.lines[quad.row].wrapping_add(column * channels + self.first);
                     }
-                    weights = weights.wrapping_add(4 * D::BYTES);
+                }
+                // SAFETY: each points to a pixel of the image or to bytes that represent 0.
+                unsafe { self.add::<TOGETHER, SIGNED>(&mut sums, index, at, FAST || self.whole) };
+            }
+            for next in 0..TOGETHER {
+                if x + next < output[1] {
+                    let out = &mut row.out[((x + next) * channels + self.first) * size..][..self.count * size];
+                    // SAFETY: the slice has `count` elements.
+                    unsafe { store::<D, FAST>(self.dot, &self.scales, sums[next], to, out.as_mut_ptr(), self.count) };
                 }
             }
-            // Constant bounds: the loop must be unrolled to keep the sums in registers.
-            #[expect(clippy::needless_range_loop, reason = "an iterator over arrays of vectors would not be unrolled")]
-            for output_x in 0..TOGETHER {
-                if x + output_x < output[1] {
-                    let out = &mut self.out[((x + output_x) * channels + first) * size..][..count * size];
-                    // SAFETY: the slice has `count` elements.
-                    unsafe { store(dot, &scales, sums[output_x], to, out.as_mut_ptr(), count) };
+            x += TOGETHER;
+        }
+    }
+
+    /// Computes some outputs, as bytes, whose quads are all in the image. Whole vectors can be read. `QUADS` is the number
+    /// of quads, or 0 for any.
+    #[inline(always)]
+    fn inner<const TOGETHER: usize, const SIGNED: bool, const QUADS: usize>(
+        &self,
+        row: &mut Row,
+        outputs: Range<usize>,
+        how: ToBytes,
+    ) {
+        let Depthwise { channels, ref quads, output, slides: [_, slide], .. } = *row.convolution;
+        assert!(self.whole && outputs.end <= output[1] && outputs.len().is_multiple_of(TOGETHER));
+        let (step, far) = (slide.stride as usize * channels, slide.dilation as usize * channels);
+        let from = |quad: &Quad| {
+            let column = quad.column.wrapping_sub(slide.begin as usize);
+            row.lines[quad.row].wrapping_add(column.wrapping_mul(channels).wrapping_add(self.first))
+        };
+        let mut starts = [std::ptr::null(); 3];
+        for index in 0..QUADS {
+            starts[index] = from(&quads[index]);
+        }
+        let out = row.out[..output[1] * channels].as_mut_ptr();
+        let mut x = outputs.start;
+        while x < outputs.end {
+            let mut sums = [self.start; TOGETHER];
+            macro_rules! quad {
+                ($index:expr, $start:expr) => {
+                    let near = $start.wrapping_add(x * step);
+                    let at = [near, near.wrapping_add(far), near.wrapping_add(2 * far), near.wrapping_add(3 * far)];
+                    // SAFETY: each points to a pixel, with a whole vector from this block on.
+                    unsafe { self.add::<TOGETHER, SIGNED>(&mut sums, $index, at, true) };
+                };
+            }
+            // Not a loop: the compiler would keep it.
+            if QUADS == 3 {
+                quad!(0, starts[0]);
+                quad!(1, starts[1]);
+                quad!(2, starts[2]);
+            } else {
+                for index in 0..quads.len() {
+                    quad!(index, from(&quads[index]));
+                }
+            }
+            for next in 0..TOGETHER {
+                // SAFETY: these channels of the output are in the row.
+                unsafe {
+                    let out = out.add((x + next) * channels + self.first);
+                    self.scales.store::<true>(self.dot, sums[next], To::Bytes(how), out, self.count);
+                }
+            }
+            x += TOGETHER;
+        }
+    }
+
+    /// Adds the products of a quad and the pixels `at` to the sums of neighboring outputs.
+    ///
+    /// # Safety
+    /// The pixels must be readable from this block on: `count` bytes, or a vector if `whole`. The quad exists.
+    #[inline(always)]
+    unsafe fn add<const TOGETHER: usize, const SIGNED: bool>(
+        &self,
+        sums: &mut [[D::Sums; 4]; TOGETHER],
+        quad: usize,
+        at: [*const u8; 4],
+        whole: bool,
+    ) {
+        let dot = self.dot;
+        // SAFETY: the caller guarantees it.
+        let bytes = unsafe {
+            [
+                pixel::<D, SIGNED>(dot, at[0], whole, self.count),
+                pixel::<D, SIGNED>(dot, at[1], whole, self.count),
+                pixel::<D, SIGNED>(dot, at[2], whole, self.count),
+                pixel::<D, SIGNED>(dot, at[3], whole, self.count),
+            ]
+        };
+        let lefts = dot.interleave(bytes);
+        for v in 0..4 {
+            let halves = if D::PER_WORD == 4 { [lefts[v]; 2] } else { dot.split::<false>(lefts[v]) };
+            for output in 0..TOGETHER {
+                let vector = (quad * TOGETHER + output) * 4 + v;
+                for part in 0..factors::<D>() {
+                    // SAFETY: the filter has the factors of four vectors for each quad and output.
+                    let right = unsafe { self.factors.add(vector * factors::<D>() + part).read_unaligned() };
+                    sums[output][v] = dot.multiply_words(sums[output][v], halves[part], right);
                 }
             }
         }
     }
 }
 
-/// Loads the first `count` bytes at `from` as unsigned, or a full vector if `FULL`.
+/// Loads the first `count` bytes at `from` as unsigned, or a full vector if `whole`.
 ///
 /// # Safety
 /// These bytes must be readable.
 #[inline(always)]
-unsafe fn pixel<D: Dot, const SIGNED: bool, const FULL: bool>(dot: D, from: *const u8, count: usize) -> D::Bytes {
+unsafe fn pixel<D: Dot, const SIGNED: bool>(dot: D, from: *const u8, whole: bool, count: usize) -> D::Bytes {
     // SAFETY: the caller guarantees it.
-    let bytes = unsafe { if FULL { dot.load(from) } else { dot.load_first(from, count) } };
+    let bytes = unsafe { if whole { dot.load(from) } else { dot.load_first(from, count) } };
     if SIGNED { dot.invert_signs(bytes) } else { bytes }
 }
 
-/// [`Scales::store`] for interleaved lanes and any type of output.
+/// [`Scales::store`] for interleaved lanes and any type of output; only bytes if `FAST`.
 ///
 /// # Safety
 /// As [`Scales::store`].
 #[inline(always)]
-unsafe fn store<D: Dot>(dot: D, scales: &Scales<D, 4>, sums: [D::Sums; 4], to: To, out: *mut u8, count: usize) {
+unsafe fn store<D: Dot, const FAST: bool>(
+    dot: D,
+    scales: &Scales<D, 4>,
+    sums: [D::Sums; 4],
+    to: To,
+    out: *mut u8,
+    count: usize,
+) {
     if let To::Bytes(how) = to {
         // SAFETY: the caller guarantees it.
         return unsafe { scales.store::<true>(dot, sums, To::Bytes(how), out, count) };
+    }
+    if FAST {
+        return;
     }
     let mut floats = [0.0; 64];
     // SAFETY: there is room for all lanes of four vectors, at most 16 each.

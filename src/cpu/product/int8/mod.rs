@@ -7,9 +7,12 @@ pub mod depthwise;
 pub mod frame;
 pub mod panels;
 pub mod patches;
+pub mod sums;
 
 use crate::cpu::simd::Simd;
 use crate::cpu::simd::dot::{Integers, ToBytes};
+use crate::dtype::DataType;
+use crate::ops::quantized::Scale;
 use std::borrow::Cow;
 
 /// Converts a sum `s` in column `c` to `s * scale[c] + bias[c]`, rounded to an integer for bytes, and clamped.
@@ -40,6 +43,14 @@ pub enum To {
         /// The upper bound.
         max: f32,
     },
+}
+
+/// The conversion of numbers, clamped to the range from `min` to `max`, to bytes of a type and scale.
+pub fn to_bytes(dtype: DataType, Scale { scale, zero }: Scale, [min, max]: [f32; 2]) -> ToBytes {
+    let flip = if dtype == DataType::Int8 { 0x80 } else { 0 };
+    let zero = zero + flip as i16;
+    let byte = |value: f32| ((value / scale).round_ties_even() as f64 + zero as f64).clamp(0.0, 255.0) as u8;
+    ToBytes { zero, low: byte(min), high: byte(max), flip }
 }
 
 impl To {

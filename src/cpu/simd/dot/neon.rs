@@ -28,6 +28,18 @@ unsafe impl Integers for Neon {
     }
 
     #[inline(always)]
+    unsafe fn load_bytes<const SIGNED: bool>(self, from: *const u8) -> int32x4_t {
+        // SAFETY: `self` proves NEON; the caller guarantees that 4 bytes can be read.
+        unsafe {
+            let bytes = vreinterpret_u8_u32(vdup_n_u32(from.cast::<u32>().read_unaligned()));
+            match SIGNED {
+                true => vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u8(bytes)))),
+                false => vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(bytes)))),
+            }
+        }
+    }
+
+    #[inline(always)]
     fn add(self, a: int32x4_t, b: int32x4_t) -> int32x4_t {
         // SAFETY: `self` proves NEON.
         unsafe { vaddq_s32(a, b) }

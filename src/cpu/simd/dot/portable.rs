@@ -30,6 +30,13 @@ unsafe impl Integers for PortableDot {
     }
 
     #[inline(always)]
+    unsafe fn load_bytes<const SIGNED: bool>(self, from: *const u8) -> [i32; 4] {
+        // SAFETY: the caller guarantees that 4 bytes can be read.
+        let bytes = unsafe { from.cast::<[u8; 4]>().read() };
+        bytes.map(|byte| if SIGNED { byte as i8 as i32 } else { byte as i32 })
+    }
+
+    #[inline(always)]
     fn add(self, a: [i32; 4], b: [i32; 4]) -> [i32; 4] {
         std::array::from_fn(|lane| a[lane].wrapping_add(b[lane]))
     }

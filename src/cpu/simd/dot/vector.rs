@@ -62,6 +62,12 @@ pub unsafe trait Integers: Copy + Send + Sync + 'static {
     /// `from` must be valid for reads of `LANES` integers.
     unsafe fn load_sums(self, from: *const i32) -> Self::Sums;
 
+    /// The `LANES` bytes at `from` as integers.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `LANES` bytes.
+    unsafe fn load_bytes<const SIGNED: bool>(self, from: *const u8) -> Self::Sums;
+
     /// `a + b`, in the lowest 32 bits.
     fn add(self, a: Self::Sums, b: Self::Sums) -> Self::Sums;
 

@@ -91,6 +91,15 @@ macro_rules! integers512 {
         }
 
         #[inline(always)]
+        unsafe fn load_bytes<const SIGNED: bool>(self, from: *const u8) -> __m512i {
+            // SAFETY: `self` proves AVX-512 F; the caller guarantees that 16 bytes can be read.
+            unsafe {
+                let bytes = _mm_loadu_si128(from.cast());
+                if SIGNED { _mm512_cvtepi8_epi32(bytes) } else { _mm512_cvtepu8_epi32(bytes) }
+            }
+        }
+
+        #[inline(always)]
         fn add(self, a: __m512i, b: __m512i) -> __m512i {
             // SAFETY: `self` proves AVX-512 F.
             unsafe { _mm512_add_epi32(a, b) }
@@ -270,6 +279,15 @@ macro_rules! integers256 {
         unsafe fn load_sums(self, from: *const i32) -> __m256i {
             // SAFETY: `self` proves AVX2; the caller guarantees that 8 integers can be read.
             unsafe { _mm256_loadu_si256(from.cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_bytes<const SIGNED: bool>(self, from: *const u8) -> __m256i {
+            // SAFETY: `self` proves AVX2; the caller guarantees that 8 bytes can be read.
+            unsafe {
+                let bytes = _mm_loadl_epi64(from.cast());
+                if SIGNED { _mm256_cvtepi8_epi32(bytes) } else { _mm256_cvtepu8_epi32(bytes) }
+            }
         }
 
         #[inline(always)]
