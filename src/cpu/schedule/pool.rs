@@ -105,6 +105,11 @@ impl Threads {
         self.size().min(available())
     }
 
+    /// The number of threads among which sharing work of this cost (in multiply-adds) is worth it, at least 1.
+    pub fn useful(&self, cost: usize) -> usize {
+        self.count().min(cost / MIN_PARALLEL_COST).max(1)
+    }
+
     /// Runs `work` on an idle thread of the pool. If none is idle, it runs on one of the few threads for such work, or on
     /// the first thread of any pool that becomes idle, in the order of arrival.
     pub fn spawn(&self, work: impl FnOnce() + Send + 'static) {

@@ -38,7 +38,7 @@ impl CumulativeSumStep {
                 }
             });
         }
-        for_each_column_block(env.threads, out, sizes, WIDTH, 1, false, |matrix, first, _, out| {
+        for_each_column_block(env.threads, out, sizes, WIDTH, 1, |matrix, first, _, out| {
             let x = &x[matrix * rows * stride + first..];
             env.isa.run(SumColumns { x, out, rows, stride, exclusive, reversed });
         });

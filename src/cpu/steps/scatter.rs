@@ -51,7 +51,8 @@ impl Run for ScatterStep {
         with_storage!(self.size, T => {
             let output = copy_of_input::<T>(env.threads, io);
             let (updates, row_len) = (io.input::<T>(2), self.rows.row_len);
-            for_each_range_of_columns(env.threads, output, row_len, COLUMNS, rows.len(), |columns, out| {
+            let shape = [1, output.len() / row_len, row_len];
+            for_each_range_of_columns(env.threads, output, shape, COLUMNS, rows.len(), |_, columns, out| {
                 scatter_rows(updates, rows, row_len, columns, out);
             });
         })

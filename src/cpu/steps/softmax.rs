@@ -36,7 +36,7 @@ impl SoftmaxStep {
                 env.isa.run(SoftmaxRows { x: &x[first * rows..][..out.len()], out, columns: rows });
             });
         }
-        for_each_column_block(env.threads, out, self.sizes, WIDTH, COST, false, |matrix, first, width, out| {
+        for_each_column_block(env.threads, out, self.sizes, WIDTH, COST, |matrix, first, width, out| {
             let x = &x[matrix * rows * stride + first..];
             env.isa.run(SoftmaxColumns { x, out, width, rows, stride });
         });
