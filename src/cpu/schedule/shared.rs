@@ -141,9 +141,10 @@ pub fn for_each_chunk_with<T: Send, S: Send>(
     });
 }
 
-/// Calls `work` for every block of at most `width` neighboring columns of the `matrices` matrices `[rows, columns]` in
-/// `out`, in parallel if it is worth it. `work` receives the index of the matrix, the first column, the number of
-/// columns and the elements; `cost` is per element, as for [`Threads::split`].
+/// Calls `work` with blocks of neighboring columns of the `matrices` matrices `[rows, columns]` in `out`, in parallel if
+/// it is worth it. `work` receives the index of the matrix, the range of columns, and their elements. Each block has at
+/// most `most` columns and, unless it is a matrix's last, a multiple of `grain`. `cost` is per column, as for
+/// [`Threads::split`].
 ///
 /// # Panics
 /// If the number of elements in `out` does not match.
@@ -151,35 +152,7 @@ pub fn for_each_column_block<T: Send>(
     threads: &Threads,
     out: &mut [T],
     [matrices, rows, columns]: [usize; 3],
-    width: usize,
-    cost: usize,
-    work: impl Fn(usize, usize, usize, ColumnBlock<T>) + Sync,
-) {
-    assert_eq!(out.len(), matrices * rows * columns);
-    let blocks = columns.div_ceil(width);
-    let out = SharedMut::new(out);
-    threads.split(matrices * blocks, 1, cost * rows * width.min(columns), |range| {
-        for item in range {
-            let (matrix, first) = (item / blocks, item % blocks * width);
-            let width = width.min(columns - first);
-            let start = matrix * rows * columns + first;
-            // SAFETY: `split` hands out every block once, and blocks are disjoint.
-            work(matrix, first, width, unsafe { ColumnBlock::new(&out, start, width, columns, rows) });
-        }
-    });
-}
-
-/// Calls `work` with ranges of the columns of the `matrices` matrices `[rows, columns]` in `out`, in parallel if it is
-/// worth it. `work` receives the index of the matrix, the range, and its elements. Each range except a matrix's last has
-/// a multiple of `grain` columns. `cost` is per column, as for [`Threads::split`].
-///
-/// # Panics
-/// If the number of elements in `out` does not match.
-pub fn for_each_range_of_columns<T: Send>(
-    threads: &Threads,
-    out: &mut [T],
-    [matrices, rows, columns]: [usize; 3],
-    grain: usize,
+    [grain, most]: [usize; 2],
     cost: usize,
     work: impl Fn(usize, Range<usize>, ColumnBlock<T>) + Sync,
 ) {
@@ -189,7 +162,7 @@ pub fn for_each_range_of_columns<T: Send>(
     threads.split(matrices * grains, 1, cost * grain.min(columns), |mut range| {
         while !range.is_empty() {
             let (matrix, first) = (range.start / grains, range.start % grains);
-            let end = grains.min(first + range.len());
+            let end = grains.min(first + range.len().min(most / grain));
             range.start += end - first;
             let own = first * grain..columns.min(end * grain);
             let start = matrix * rows * columns + own.start;
@@ -249,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_and_ranges_of_columns_cover_every_element_once() {
+    fn column_blocks_cover_every_element_once() {
         for count in [1, 2, 7] {
             let threads = Threads::new(count).unwrap();
             for shape @ [_, rows, columns] in [[1, 1, 1], [2, 3, 4], [3, 5, 17], [1, 2, 100], [2, 2, 64], [0, 3, 4]] {
@@ -263,15 +236,14 @@ mod tests {
                         }
                     }
                 };
-                for_each_column_block(&threads, &mut out, shape, 16, 1 << 20, |matrix, first, width, block| {
-                    assert!(width <= 16);
-                    add(matrix, first..first + width, block);
-                });
-                for_each_range_of_columns(&threads, &mut out, shape, 16, 1 << 20, |matrix, own, block| {
-                    assert!(own.start % 16 == 0 && (own.end % 16 == 0 || own.end == columns));
-                    add(matrix, own, block);
-                });
-                assert!(out.iter().enumerate().all(|(i, &element)| element == 2 * (i + 1)), "{shape:?}");
+                for most in [16, 35, usize::MAX] {
+                    for_each_column_block(&threads, &mut out, shape, [16, most], 1 << 20, |matrix, own, block| {
+                        assert!(own.start % 16 == 0 && (own.end % 16 == 0 || own.end == columns));
+                        assert!(own.len() <= most);
+                        add(matrix, own, block);
+                    });
+                }
+                assert!(out.iter().enumerate().all(|(i, &element)| element == 3 * (i + 1)), "{shape:?}");
             }
         }
     }

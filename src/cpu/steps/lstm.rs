@@ -101,6 +101,10 @@ mod tests {
             }
         }
         sequence("float32", [2, 2, 70, 150], false, "constant", "returnSequence=true");
+        // The depth of the recurrent product is cut.
+        for dtype in ["float32", "float16"] {
+            sequence(dtype, [2, 1, 3, 270], true, "constant", "direction=both");
+        }
     }
 
     #[test]

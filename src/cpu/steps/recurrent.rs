@@ -14,7 +14,7 @@ use crate::cpu::product::matrix::{Matrix, StridedMatrix};
 use crate::cpu::product::panels::{Layout, Panels, depth_blocks};
 use crate::cpu::product::recurrent::{GateTerms, PanelOutputs, UNITS, multiply_panels};
 use crate::cpu::product::tile::{MAX_PANELS, tile_size};
-use crate::cpu::schedule::shared::{for_each_chunk, for_each_range_of_columns};
+use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
 use crate::cpu::simd::Kernel;
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
@@ -435,7 +435,7 @@ impl Network {
             inputs,
             recurrent,
             biases: [bias, recurrent_bias],
-            peephole: self.places.peephole.map(|_| &*peephole),
+            peephole: operand(self.places.peephole).map(|_| &*peephole),
         };
         let cost = directions * gates * hidden * batch * hidden;
         if env.threads.useful(cost) > directions {
@@ -510,7 +510,7 @@ impl Network {
         let NetworkSizes { steps, batch, hidden, gates, states, .. } = self.sizes;
         let shape = [work.len() / self.lens.work, self.sizes.block_rows(), self.sizes.padded()];
         let cost = batch * gates * hidden;
-        for_each_range_of_columns(operands.env.threads, work, shape, UNITS, cost, |d, units, columns| {
+        for_each_column_block(operands.env.threads, work, shape, [UNITS, usize::MAX], cost, |d, units, columns| {
             let state = |index: usize| &history[d * self.lens.history + index * batch * hidden..];
             let moment = Moment { operands, d: first + d, step, hidden: state(step), reset: state(steps + 1) };
             call(&moment, &mut StateBlock { units, batch, states, columns });
