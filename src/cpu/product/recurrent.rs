@@ -192,8 +192,12 @@ impl Kernel for LstmGates<'_> {
                 cell[unit] = next[unit] as f32;
             }
             activate(simd, filter, &mut next);
+            // In one loop, the rounding is not vectorized.
             for unit in 0..UNITS {
-                hidden[unit] = (o[unit] * next[unit]) as f32;
+                next[unit] *= o[unit];
+            }
+            for unit in 0..UNITS {
+                hidden[unit] = next[unit] as f32;
             }
         }
     }

@@ -6,11 +6,10 @@ use super::line::{FEW, Job, Line, run};
 use super::partition::Cut;
 use super::team::{Leader, Team, is_within};
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hint::spin_loop;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
@@ -63,49 +62,64 @@ struct Pool(Arc<Crew>);
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.0.lock().is_dismissed = true;
-        self.0.arrival.notify_all();
+        self.0.seats.iter().for_each(|seat| seat.change(|seated| seated.is_dismissed = true));
     }
 }
 
 /// The threads of a pool.
 struct Crew {
-    size: usize,
-    /// Number of threads that lead or serve a team, or are about to.
-    taken: AtomicUsize,
-    tasks: Mutex<Tasks>,
-    /// Wakes a thread.
+    /// One per thread.
+    seats: Vec<Seat>,
+    /// The threads that neither lead nor serve a team, nor are about to. The one that became idle last is taken first,
+    /// while its data are still in the caches.
+    idle: Mutex<Vec<usize>>,
+}
+
+/// Where a thread waits for its next task.
+#[derive(Default)]
+struct Seat {
+    seated: Mutex<Seated>,
     arrival: Condvar,
 }
 
-struct Tasks {
-    /// At most one per thread: giving one out allocates nothing.
-    waiting: VecDeque<Task>,
+#[derive(Default)]
+struct Seated {
+    task: Option<Task>,
     is_dismissed: bool,
 }
 
-/// What an idle thread is taken for.
+/// What a thread is taken for.
 enum Task {
     Job(Job),
     /// To serve a team, on this core.
     Serve(Arc<Team>, Core),
 }
 
-impl Crew {
-    fn lock(&self) -> MutexGuard<'_, Tasks> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+impl Seat {
+    fn lock(&self) -> MutexGuard<'_, Seated> {
+        self.seated.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Seated)) {
+        change(&mut self.lock());
+        self.arrival.notify_one();
     }
 
     /// Waits for a task; there will be none when the pool is gone.
     fn next(&self) -> Option<Task> {
-        let is_idle = |tasks: &mut Tasks| tasks.waiting.is_empty() && !tasks.is_dismissed;
-        let mut tasks = self.arrival.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
-        tasks.waiting.pop_front()
+        let waits = |seated: &mut Seated| seated.task.is_none() && !seated.is_dismissed;
+        self.arrival.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner).task.take()
+    }
+}
+
+impl Crew {
+    fn idle(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does the tasks of one thread, and after each of them whatever waits for a thread.
-    fn work(&self) {
-        while let Some(task) = self.next() {
+    /// Does the tasks of a thread, and after each of them whatever waits for one.
+    fn work(&self, thread: usize) {
+        while let Some(task) = self.seats[thread].next() {
             match task {
                 Task::Job(job) => run(job),
                 Task::Serve(team, core) => {
@@ -113,7 +127,7 @@ impl Crew {
                     drop((team, core));
                 }
             }
-            while let Some(job) = LINE.next(|| _ = self.taken.fetch_sub(1, Ordering::Relaxed)) {
+            while let Some(job) = LINE.next(|| self.idle().push(thread)) {
                 run(job);
             }
         }
@@ -121,12 +135,11 @@ impl Crew {
 }
 
 /// An idle thread of a pool, reserved for a task.
-struct IdleThread<'a>(&'a Crew);
+struct IdleThread<'a>(&'a Seat);
 
 impl IdleThread<'_> {
     fn take(self, task: Task) {
-        self.0.lock().waiting.push_back(task);
-        self.0.arrival.notify_one();
+        self.0.change(|seated| seated.task = Some(task));
     }
 }
 
@@ -143,12 +156,12 @@ impl Threads {
         if let Some(pool) = pools.get(&size).and_then(Weak::upgrade) {
             return Ok(Threads { pool });
         }
-        let tasks = Mutex::new(Tasks { waiting: VecDeque::with_capacity(size), is_dismissed: false });
-        let crew = Arc::new(Crew { size, taken: AtomicUsize::new(0), tasks, arrival: Condvar::new() });
+        let idle = Mutex::new((0..size).rev().collect());
+        let crew = Arc::new(Crew { seats: (0..size).map(|_| Seat::default()).collect(), idle });
         let pool = Arc::new(Pool(crew.clone()));
         for index in 0..size {
             let crew = crew.clone();
-            std::thread::Builder::new().name(format!("webnn-{index}")).spawn(move || crew.work())?;
+            std::thread::Builder::new().name(format!("webnn-{index}")).spawn(move || crew.work(index))?;
         }
         pools.insert(size, Arc::downgrade(&pool));
         Ok(Threads { pool })
@@ -156,7 +169,7 @@ impl Threads {
 
     /// Number of threads of the pool.
     pub fn size(&self) -> usize {
-        self.pool.0.size
+        self.pool.0.seats.len()
     }
 
     /// Number of threads that share work: those of the pool for which there are cores. Work cut for more of them would
@@ -180,10 +193,8 @@ impl Threads {
 
     /// Reserves an idle thread.
     fn idle(&self) -> Option<IdleThread<'_>> {
-        let crew = &*self.pool.0;
-        let one_more = |taken| (taken < crew.size).then_some(taken + 1);
-        crew.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(IdleThread(crew))
+        let thread = self.pool.0.idle().pop()?;
+        Some(IdleThread(&self.pool.0.seats[thread]))
     }
 
     /// Runs `work` on this thread, as the leader of a team. Threads of the pool join it when [`split`](Self::split) or
@@ -307,6 +318,7 @@ fn waiting() -> impl FnMut() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::channel;
 
     #[test]
@@ -369,7 +381,7 @@ mod tests {
         assert_eq!(count.into_inner(), 100);
         drop(go);
         let deadline = Instant::now() + Duration::from_secs(10);
-        while threads.pool.0.taken.load(Ordering::Relaxed) > 0 {
+        while threads.pool.0.idle().len() < threads.size() {
             assert!(Instant::now() < deadline, "the threads do not become idle");
             yield_now();
         }
