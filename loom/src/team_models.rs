@@ -84,6 +84,18 @@ fn a_member_never_works_on_a_finished_section() {
 }
 
 #[test]
+fn a_team_is_led_again() {
+    check(3, || {
+        lead(1, patient, |leader| {
+            share(leader, 1);
+            leader.close();
+            leader.reopen();
+            share(leader, 2);
+        });
+    });
+}
+
+#[test]
 fn members_leave_whenever_they_like() {
     check(3, || {
         lead(1, impatient, |leader| {

@@ -531,7 +531,8 @@ mod tests {
 
     #[test]
     fn a_run_neither_allocates_nor_cuts() {
-        let graph = parse(
+        let graphs = [
+            // Products of one row and of several.
             "%0 = input x float32 [1, 600]
              %1 = constant float32 [600, 64]
              %2 = constant float32 [64]
@@ -545,18 +546,45 @@ mod tests {
              %10 = softmax %9 axis=1
              output a = %5
              output b = %10",
-        );
-        let mut plan = plan(graph);
-        let (threads, arena) = (Threads::new(1).unwrap(), Arena::default());
-        let env = Env { threads: &threads, isa: Isa::best(), arena: &arena };
-        outputs(&mut plan, &env);
-        let inputs = [1, 40].map(|rows| Buffer::zeroed(4 * rows * if rows == 1 { 600 } else { 64 }).unwrap());
-        let mut results = [64, 40 * 96].map(|elements| Buffer::zeroed(4 * elements).unwrap());
-        let mut results = results.each_mut().map(Bound::Buffer);
-        let before = CALLS.get();
-        let run = || plan.run_observed(&env, &inputs.each_ref(), &mut results, &mut Unobserved).unwrap();
-        let ((), heap) = heap_of(run);
-        assert_eq!((heap.allocations, CALLS.get() - before), (0, 0));
+            "%x = input x float32 [1, 256]
+             %w = constant int4 [1056, 8, 32]
+             %s = constant float32 [1056, 8, 1] 0.25 0.5 -0.125
+             %z = constant int4 [1056, 8, 1] 1
+             %d = dequantizeLinear %w %s %z
+             %r = reshape %d newShape=[1056, 256]
+             %p = gemm %x %r bTranspose=true roundsRows=true
+             output y = %p",
+            "%q = input q float32 [4, 64, 32]
+             %k = input k float32 [4, 32, 64]
+             %v = input v float32 [4, 64, 32]
+             %s = matmul %q %k
+             %p = softmax %s axis=2
+             %y = matmul %p %v
+             output y = %y",
+            // With seven threads, they share each time step; with two, each computes a direction.
+            "%x = input x float32 [2, 4, 20]
+             %w = constant float32 [2, 480, 20]
+             %r = constant float32 [2, 480, 160]
+             %y, %s = gru %x %w %r steps=2 hiddenSize=160 direction=both returnSequence=true resetAfter=false
+             output y = %y
+             output s = %s",
+        ];
+        for (graph, count) in graphs.into_iter().flat_map(|graph| [1, 2, 7].map(|count| (graph, count))) {
+            let (threads, arena) = (Threads::new(count).unwrap(), Arena::default());
+            let env = Env { threads: &threads, isa: Isa::best(), arena: &arena };
+            let mut plan = Plan::compile(parse(graph), &env, PASSES, PlanOptions::default()).unwrap();
+            outputs(&mut plan, &env);
+            let buffers = |all: &[(String, Descriptor)]| -> Vec<Buffer> {
+                all.iter().map(|(_, descriptor)| Buffer::zeroed(descriptor.bytes()).unwrap()).collect()
+            };
+            let (inputs, mut results) = (buffers(plan.inputs()), buffers(plan.outputs()));
+            let inputs: Vec<&Buffer> = inputs.iter().collect();
+            let mut results: Vec<Bound> = results.iter_mut().map(Bound::Buffer).collect();
+            let before = CALLS.get();
+            let run = || plan.run_observed(&env, &inputs, &mut results, &mut Unobserved).unwrap();
+            let ((), heap) = heap_of(run);
+            assert_eq!((heap.allocations, CALLS.get() - before), (0, 0), "{count} threads: {graph}");
+        }
     }
 
     #[test]

@@ -1,52 +1,94 @@
 //! Recurrent networks: products with panels of weights, and the element-wise gates.
 
-use super::tile::{Left, Multiply, Panel, multiply, tile_size};
+#![expect(
+    clippy::needless_range_loop,
+    reason = "loops over indices become vectors; iterators over several arrays are functions that must be inlined"
+)]
+
+use super::tile::{Left, MAX_PANELS, Multiply, Panel, multiply, takes_half, tile_size};
 use crate::cpu::kernels::float::Floats;
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use crate::memory::ColumnBlock;
 use crate::ops::recurrent::Activation;
 
-/// Adds `h * panels[i]` to the `rows` rows of `out` from `first + i * rows` on. `h` has `rows` rows of `depth`
-/// elements, `stride` apart.
+/// Where the products of some rows with several panels go.
+#[derive(Clone, Copy, Debug)]
+pub struct PanelOutputs {
+    /// The row and the column of the first one in the block.
+    pub first: [usize; 2],
+    /// The rows and columns from one panel's products to those of the next.
+    pub apart: [usize; 2],
+}
+
+/// Writes `h * panels[i]` to `out`, or adds it to what is there. `h` has `rows` rows of `depth` elements, `stride` apart.
 ///
 /// # Panics
-/// If a slice is too short, or `out` has fewer rows or other columns than a panel.
-pub fn add_products<const N: usize>(
+/// If a slice is too short, or the products exceed `out`.
+pub fn multiply_panels<'a>(
     isa: Isa,
     h: &[f32],
     [rows, stride, depth]: [usize; 3],
-    panels: [&[f32]; N],
+    panels: impl Iterator<Item = Floats<'a>>,
     out: &mut ColumnBlock<f32>,
-    first: usize,
+    PanelOutputs { first: [row, column], apart }: PanelOutputs,
+    accumulate: bool,
 ) {
     let width = tile_size(isa).cols;
-    assert!(out.width() == width && first + N * rows <= out.rows());
-    let product = Multiply {
-        left: Left { data: h, stride, step: 1 },
-        rows,
-        panels: &panels.map(|data| Panel { data: Floats::F32(data), step: width, next: 0 }),
-        cols: N * width,
-        depth,
-        out: out.row(first).as_mut_ptr(),
-        stride: out.stride(),
-        panel_stride: rows * out.stride(),
-        accumulate: true,
-        finish: None,
-    };
-    // SAFETY: the block was just checked to have that many rows of a panel's columns, and is borrowed mutably.
-    unsafe { multiply(isa, product) };
+    let mut all = [Panel { data: Floats::F32(&[]), step: width, next: 0 }; MAX_PANELS];
+    let mut count = 0;
+    for data in panels {
+        all[count].data = data;
+        count += 1;
+    }
+    let [down, across] = apart.map(|apart| apart * count.saturating_sub(1));
+    assert!(row + down + rows <= out.rows() && column + across + width <= out.width());
+    // Panels of float16 are widened while they are read, for few rows at a time.
+    let (mut high, is_half) = (rows, all[0].data.as_f32().is_none());
+    while is_half && !takes_half(high) {
+        high -= 1;
+    }
+    for top in (0..rows).step_by(high) {
+        let product = Multiply {
+            left: Left { data: &h[top * stride..], stride, step: 1 },
+            rows: high.min(rows - top),
+            panels: &all[..count],
+            cols: count * width,
+            depth,
+            out: out.row(row + top)[column..].as_mut_ptr(),
+            stride: out.stride(),
+            panel_stride: apart[0] * out.stride() + apart[1],
+            accumulate,
+            finish: None,
+        };
+        // SAFETY: the block was just checked to have that many rows of each panel's columns, and is borrowed mutably.
+        unsafe { multiply(isa, product) };
+    }
 }
 
-/// Maximum number of units that the gates process at once: the columns of a panel.
-pub const MAX_UNITS: usize = 32;
+/// Number of units that the gates process at once, a multiple of the columns of a panel.
+pub const UNITS: usize = 32;
 
 /// A number of each unit. Gates compute in float64 from float32 products, and states are rounded once: factors far from
 /// 0..1 magnify every rounding in between.
-type Units = [f64; MAX_UNITS];
+type Units = [f64; UNITS];
 
-/// What a gate adds up, one number per unit.
+/// The units from `at` on.
+#[inline(always)]
+fn units(from: &[f32], at: usize) -> &[f32; UNITS] {
+    from[at..].first_chunk().expect("whole chunks of units")
+}
+
+/// All units.
+#[inline(always)]
+fn chunks(of: &mut [f32]) -> &mut [[f32; UNITS]] {
+    let (chunks, rest) = of.as_chunks_mut();
+    assert!(rest.is_empty(), "whole chunks of units");
+    chunks
+}
+
+/// What a gate adds up, one number per unit. There may be more numbers than units.
 #[derive(Clone, Copy)]
-pub struct Gate<'a> {
+pub struct GateTerms<'a> {
     /// The product of input and weights.
     pub input: &'a [f32],
     /// Its bias.
@@ -57,32 +99,30 @@ pub struct Gate<'a> {
     pub recurrent_bias: &'a [f32],
 }
 
-impl Gate<'_> {
-    /// The sums of everything.
+impl GateTerms<'_> {
+    /// The sums of everything, for the units from `at` on.
     #[inline(always)]
-    fn sums(&self) -> Units {
-        self.reset_sums(&[1.0; MAX_UNITS])
+    fn sums(&self, at: usize) -> Units {
+        self.reset_sums(at, &[1.0; UNITS])
     }
 
     /// The sums, with the recurrent part multiplied by `reset`.
     #[inline(always)]
-    fn reset_sums(&self, reset: &Units) -> Units {
-        let mut sums = [0.0; MAX_UNITS];
-        let inputs = self.input.iter().zip(self.bias);
-        let recurrent = self.recurrent.iter().zip(self.recurrent_bias).zip(reset);
-        for ((sum, (&x, &bias)), ((&h, &recurrent_bias), reset)) in sums.iter_mut().zip(inputs).zip(recurrent) {
-            *sum = (x as f64 + bias as f64) + reset * (h as f64 + recurrent_bias as f64);
+    fn reset_sums(&self, at: usize, reset: &Units) -> Units {
+        let [input, bias] = [units(self.input, at), units(self.bias, at)];
+        let [recurrent, recurrent_bias] = [units(self.recurrent, at), units(self.recurrent_bias, at)];
+        let mut sums = [0.0; UNITS];
+        for i in 0..UNITS {
+            let recurrent = recurrent[i] as f64 + recurrent_bias[i] as f64;
+            sums[i] = (input[i] as f64 + bias[i] as f64) + reset[i] * recurrent;
         }
         sums
     }
 }
 
-/// `xs[i] = activation(xs[i])` for the first `count` units.
-///
-/// In plain loops: a closure that is not inlined is compiled without the features of the instruction set.
+/// `xs[i] = activation(xs[i])`.
 #[inline(always)]
-fn activate<S: Simd>(simd: S, activation: Activation, count: usize, xs: &mut Units) {
-    let xs = &mut xs[..count];
+fn activate<S: Simd>(simd: S, activation: Activation, xs: &mut Units) {
     if activation == Activation::Relu {
         for x in xs {
             // NaN stays NaN.
@@ -91,33 +131,32 @@ fn activate<S: Simd>(simd: S, activation: Activation, count: usize, xs: &mut Uni
         return;
     }
     // Loops of their own: vectors of float32 have twice as many lanes.
-    let mut floats = [0.0; MAX_UNITS];
-    let floats = &mut floats[..count];
-    for (float, x) in floats.iter_mut().zip(&*xs) {
-        *float = *x as f32;
+    let mut floats = [0.0; UNITS];
+    for i in 0..UNITS {
+        floats[i] = xs[i] as f32;
     }
     if activation == Activation::Sigmoid {
-        for x in &mut *floats {
-            *x = math::sigmoid(simd, *x);
+        for i in 0..UNITS {
+            floats[i] = math::sigmoid(simd, floats[i]);
         }
     } else {
-        for x in &mut *floats {
-            *x = math::tanh(simd, *x);
+        for i in 0..UNITS {
+            floats[i] = math::tanh(simd, floats[i]);
         }
     }
-    for (x, float) in xs.iter_mut().zip(floats) {
-        *x = *float as f64;
+    for i in 0..UNITS {
+        xs[i] = floats[i] as f64;
     }
 }
 
-/// Some units of an LSTM, at most [`MAX_UNITS`]. All slices have the same length.
+/// Some units of an LSTM, a multiple of [`UNITS`]: as many as `cell` and `hidden` have.
 pub struct LstmGates<'a> {
     /// The activations of the input, output and forget gates, of the cell gate, and of the new cell state.
     pub activations: [Activation; 3],
     /// Peephole weights of the input, output and forget gates.
     pub peephole: Option<[&'a [f32]; 3]>,
     /// The input, output, forget and cell gates.
-    pub gates: [Gate<'a>; 4],
+    pub gates: [GateTerms<'a>; 4],
     /// The cell state, replaced by the next one.
     pub cell: &'a mut [f32],
     /// Receives the new hidden state.
@@ -128,70 +167,84 @@ impl Kernel for LstmGates<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let LstmGates { activations: [gate, new, filter], peephole, gates, cell, hidden } = self;
-        let count = cell.len();
-        let [i, o, f, g] = gates;
-        let mut sums = [i.sums(), o.sums(), f.sums(), g.sums()];
-        if let Some(weights) = peephole {
-            for (sums, weights) in sums.iter_mut().zip(weights) {
-                for ((sum, &weight), &cell) in sums.iter_mut().zip(weights).zip(&*cell) {
-                    *sum += weight as f64 * cell as f64;
+        let LstmGates { activations: [gate, new, filter], peephole, gates: [i, o, f, g], cell, hidden } = self;
+        let states = chunks(cell).iter_mut().zip(chunks(hidden));
+        for (index, (cell, hidden)) in states.enumerate() {
+            let at = index * UNITS;
+            let (mut i, mut o, mut f, mut g) = (i.sums(at), o.sums(at), f.sums(at), g.sums(at));
+            if let Some(weights) = peephole {
+                let [wi, wo, wf] = [units(weights[0], at), units(weights[1], at), units(weights[2], at)];
+                for unit in 0..UNITS {
+                    let cell = cell[unit] as f64;
+                    i[unit] += wi[unit] as f64 * cell;
+                    o[unit] += wo[unit] as f64 * cell;
+                    f[unit] += wf[unit] as f64 * cell;
                 }
             }
-        }
-        let [i, o, f, g] = &mut sums;
-        for sums in [&mut *i, &mut *o, &mut *f] {
-            activate(simd, gate, count, sums);
-        }
-        activate(simd, new, count, g);
-        // Becomes the activated cell state.
-        let mut filtered = [0.0; MAX_UNITS];
-        let factors = f.iter().zip(&*i).zip(&*g);
-        for ((next, cell), ((f, i), g)) in filtered.iter_mut().zip(&mut *cell).zip(factors) {
-            *next = f * *cell as f64 + i * g;
-            *cell = *next as f32;
-        }
-        activate(simd, filter, count, &mut filtered);
-        for ((hidden, o), next) in hidden.iter_mut().zip(&*o).zip(&filtered) {
-            *hidden = (o * next) as f32;
+            activate(simd, gate, &mut i);
+            activate(simd, gate, &mut o);
+            activate(simd, gate, &mut f);
+            activate(simd, new, &mut g);
+            // Becomes the activated cell state.
+            let mut next = [0.0; UNITS];
+            for unit in 0..UNITS {
+                next[unit] = f[unit] * cell[unit] as f64 + i[unit] * g[unit];
+                cell[unit] = next[unit] as f32;
+            }
+            activate(simd, filter, &mut next);
+            // In one loop, the rounding is not vectorized.
+            for unit in 0..UNITS {
+                next[unit] *= o[unit];
+            }
+            for unit in 0..UNITS {
+                hidden[unit] = next[unit] as f32;
+            }
         }
     }
 }
 
-/// The reset gate of a GRU, before the product with the recurrent weights: `hidden = activation(reset) * hidden`. At
-/// most [`MAX_UNITS`]; all slices have the same length.
+/// The reset gate of a GRU, before the product with the recurrent weights: `activation(reset) * before`, for a multiple
+/// of [`UNITS`].
 pub struct GruReset<'a> {
     /// The activation of the gate.
     pub activation: Activation,
     /// The gate.
-    pub reset: Gate<'a>,
+    pub reset: GateTerms<'a>,
     /// The hidden state.
-    pub hidden: &'a mut [f32],
+    pub before: &'a [f32],
+    /// Receives the result.
+    pub out: &'a mut [f32],
 }
 
 impl Kernel for GruReset<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let mut reset = self.reset.sums();
-        activate(simd, self.activation, self.hidden.len(), &mut reset);
-        for (hidden, reset) in self.hidden.iter_mut().zip(&reset) {
-            *hidden = (reset * *hidden as f64) as f32;
+        for (index, out) in chunks(self.out).iter_mut().enumerate() {
+            let at = index * UNITS;
+            let mut reset = self.reset.sums(at);
+            activate(simd, self.activation, &mut reset);
+            let before = units(self.before, at);
+            for i in 0..UNITS {
+                out[i] = (reset[i] * before[i] as f64) as f32;
+            }
         }
     }
 }
 
-/// The gates of some units of a GRU, at most [`MAX_UNITS`]. All slices have the same length.
+/// The gates of some units of a GRU, a multiple of [`UNITS`]: as many as `hidden` has.
 pub struct GruGates<'a> {
     /// The activations of the update and reset gates, and of the new gate.
     pub activations: [Activation; 2],
     /// The update gate.
-    pub update: Gate<'a>,
+    pub update: GateTerms<'a>,
     /// The reset gate, if it applies to the recurrent part of the new gate.
-    pub reset: Option<Gate<'a>>,
+    pub reset: Option<GateTerms<'a>>,
     /// The new gate.
-    pub new: Gate<'a>,
-    /// The hidden state, replaced by the next one.
+    pub new: GateTerms<'a>,
+    /// The hidden state.
+    pub before: &'a [f32],
+    /// Receives the new one.
     pub hidden: &'a mut [f32],
 }
 
@@ -199,20 +252,22 @@ impl Kernel for GruGates<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let GruGates { activations: [gate, new_activation], update, reset, new, hidden } = self;
-        let (count, mut z) = (hidden.len(), update.sums());
-        activate(simd, gate, count, &mut z);
-        let mut n = match reset {
-            Some(reset) => {
-                let mut r = reset.sums();
-                activate(simd, gate, count, &mut r);
-                new.reset_sums(&r)
+        let [gate, new] = self.activations;
+        for (index, hidden) in chunks(self.hidden).iter_mut().enumerate() {
+            let at = index * UNITS;
+            let mut z = self.update.sums(at);
+            activate(simd, gate, &mut z);
+            let mut r = [1.0; UNITS];
+            if let Some(reset) = self.reset {
+                r = reset.sums(at);
+                activate(simd, gate, &mut r);
             }
-            None => new.sums(),
-        };
-        activate(simd, new_activation, count, &mut n);
-        for ((hidden, z), n) in hidden.iter_mut().zip(&z).zip(&n) {
-            *hidden = (z * *hidden as f64 + n * (1.0 - z)) as f32;
+            let mut n = self.new.reset_sums(at, &r);
+            activate(simd, new, &mut n);
+            let before = units(self.before, at);
+            for i in 0..UNITS {
+                hidden[i] = (z[i] * before[i] as f64 + n[i] * (1.0 - z[i])) as f32;
+            }
         }
     }
 }

@@ -4,13 +4,13 @@
 use super::cores::{Core, are_crowded, available, computing, cores};
 use super::line::{FEW, Job, Line, run};
 use super::partition::Cut;
-use super::team::{Leader, is_within};
+use super::team::{Leader, Team, is_within};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hint::spin_loop;
+use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
@@ -31,8 +31,15 @@ const ALERT: Duration = Duration::from_micros(20);
 const LOOKS: u32 = 32;
 
 thread_local! {
-    /// The team that this thread leads.
+    /// The team that this thread leads, if it is open, or led last: a thread that computes leads the same team again and
+    /// again.
     static LEADER: RefCell<Option<Leader>> = const { RefCell::new(None) };
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The number of pieces of each section that this thread has shared.
+    pub static SECTIONS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Work that found no idle thread in its pool. The threads of all pools serve it, and as many of its own as there are cores:
@@ -50,53 +57,119 @@ pub struct Threads {
     pool: Arc<Pool>,
 }
 
-struct Pool {
-    threads: rayon::ThreadPool,
-    /// Number of threads that lead or serve a team, or are about to.
-    taken: AtomicUsize,
+/// What the handles to a pool share. When the last one is dropped, the threads end.
+struct Pool(Arc<Crew>);
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.0.seats.iter().for_each(|seat| seat.change(|seated| seated.is_dismissed = true));
+    }
 }
 
-/// An idle thread of a pool, reserved for a job.
-struct Place(Arc<Pool>);
+/// The threads of a pool.
+struct Crew {
+    /// One per thread.
+    seats: Vec<Seat>,
+    /// The threads that neither lead nor serve a team, nor are about to. The one that became idle last is taken first,
+    /// while its data are still in the caches.
+    idle: Mutex<Vec<usize>>,
+}
 
-impl Place {
-    /// Runs `job` on that thread, and then whatever waits for one.
-    fn run(self, job: Job) {
-        let Place(pool) = self;
-        let own = pool.clone();
-        pool.threads.spawn(move || {
-            let mut job = Some(job);
-            while let Some(next) = job.take() {
-                run(next);
-                job = LINE.next(|| _ = own.taken.fetch_sub(1, Ordering::Relaxed));
+/// Where a thread waits for its next task.
+#[derive(Default)]
+struct Seat {
+    seated: Mutex<Seated>,
+    arrival: Condvar,
+}
+
+#[derive(Default)]
+struct Seated {
+    task: Option<Task>,
+    is_dismissed: bool,
+}
+
+/// What a thread is taken for.
+enum Task {
+    Job(Job),
+    /// To serve a team, on this core.
+    Serve(Arc<Team>, Core),
+}
+
+impl Seat {
+    fn lock(&self) -> MutexGuard<'_, Seated> {
+        self.seated.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Seated)) {
+        change(&mut self.lock());
+        self.arrival.notify_one();
+    }
+
+    /// Waits for a task; there will be none when the pool is gone.
+    fn next(&self) -> Option<Task> {
+        let waits = |seated: &mut Seated| seated.task.is_none() && !seated.is_dismissed;
+        self.arrival.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner).task.take()
+    }
+}
+
+impl Crew {
+    fn idle(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does the tasks of a thread, and after each of them whatever waits for one.
+    fn work(&self, thread: usize) {
+        while let Some(task) = self.seats[thread].next() {
+            match task {
+                Task::Job(job) => run(job),
+                Task::Serve(team, core) => {
+                    team.serve(waiting);
+                    drop((team, core));
+                }
             }
-        });
+            while let Some(job) = LINE.next(|| self.idle().push(thread)) {
+                run(job);
+            }
+        }
+    }
+}
+
+/// An idle thread of a pool, reserved for a task.
+struct IdleThread<'a>(&'a Seat);
+
+impl IdleThread<'_> {
+    fn take(self, task: Task) {
+        self.0.change(|seated| seated.task = Some(task));
     }
 }
 
 impl Threads {
     /// Returns the process's pool of `count` threads (at least 1, at most 1024), and starts it if it is not running.
-    pub fn new(count: usize) -> std::io::Result<Threads> {
+    ///
+    /// # Errors
+    /// If the system refuses a thread.
+    pub fn new(count: usize) -> io::Result<Threads> {
         static POOLS: Mutex<Option<HashMap<usize, Weak<Pool>>>> = Mutex::new(None);
-        let count = count.clamp(1, 1024);
-        let mut pools = POOLS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let size = count.clamp(1, 1024);
+        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         let pools = pools.get_or_insert_with(HashMap::new);
-        if let Some(pool) = pools.get(&count).and_then(Weak::upgrade) {
+        if let Some(pool) = pools.get(&size).and_then(Weak::upgrade) {
             return Ok(Threads { pool });
         }
-        let threads = rayon::ThreadPoolBuilder::new()
-            .num_threads(count)
-            .thread_name(|index| format!("webnn-{index}"))
-            .build()
-            .map_err(std::io::Error::other)?;
-        let pool = Arc::new(Pool { threads, taken: AtomicUsize::new(0) });
-        pools.insert(count, Arc::downgrade(&pool));
+        let idle = Mutex::new((0..size).rev().collect());
+        let crew = Arc::new(Crew { seats: (0..size).map(|_| Seat::default()).collect(), idle });
+        let pool = Arc::new(Pool(crew.clone()));
+        for index in 0..size {
+            let crew = crew.clone();
+            std::thread::Builder::new().name(format!("webnn-{index}")).spawn(move || crew.work(index))?;
+        }
+        pools.insert(size, Arc::downgrade(&pool));
         Ok(Threads { pool })
     }
 
     /// Number of threads of the pool.
     pub fn size(&self) -> usize {
-        self.pool.threads.current_num_threads()
+        self.pool.0.seats.len()
     }
 
     /// Number of threads that share work: those of the pool for which there are cores. Work cut for more of them would
@@ -105,29 +178,36 @@ impl Threads {
         self.size().min(available())
     }
 
+    /// The number of threads among which sharing work of this cost (in multiply-adds) is worth it, at least 1.
+    pub fn useful(&self, cost: usize) -> usize {
+        self.count().min(cost / MIN_PARALLEL_COST).max(1)
+    }
+
     /// Runs `work` on an idle thread of the pool. If none is idle, it runs on one of the few threads for such work, or on
     /// the first thread of any pool that becomes idle, in the order of arrival.
     pub fn spawn(&self, work: impl FnOnce() + Send + 'static) {
-        if let Some((place, job)) = LINE.push_unless(Box::new(|_| work()), || self.place()) {
-            place.run(job);
+        if let Some((thread, job)) = LINE.push_unless(Box::new(|_| work()), || self.idle()) {
+            thread.take(Task::Job(job));
         }
     }
 
     /// Reserves an idle thread.
-    fn place(&self) -> Option<Place> {
-        let size = self.size();
-        let one_more = |taken| (taken < size).then_some(taken + 1);
-        self.pool.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Place(self.pool.clone()))
+    fn idle(&self) -> Option<IdleThread<'_>> {
+        let thread = self.pool.0.idle().pop()?;
+        Some(IdleThread(&self.pool.0.seats[thread]))
     }
 
     /// Runs `work` on this thread, as the leader of a team. Threads of the pool join it when [`split`](Self::split) or
     /// [`install`](Self::install) needs them.
     pub fn lead<R>(&self, work: impl FnOnce() -> R) -> R {
-        if self.count() == 1 || is_within() || LEADER.with_borrow(Option::is_some) {
+        let leads = |leader: &Option<Leader>| leader.as_ref().is_some_and(|leader| !leader.is_closed());
+        if self.count() == 1 || is_within() || LEADER.with_borrow(leads) {
             return work();
         }
-        LEADER.set(Some(Leader::new(self.count())));
+        LEADER.with_borrow_mut(|led| match led {
+            Some(leader) if leader.team().size() == self.count() => leader.reopen(),
+            _ => *led = Some(Leader::new(self.count())),
+        });
         let _led = Led;
         work()
     }
@@ -147,8 +227,8 @@ impl Threads {
 
     /// Whether this thread leads a team of this pool and is not within a piece of a section.
     fn leads(&self) -> bool {
-        !is_within()
-            && LEADER.with_borrow(|leader| leader.as_ref().is_some_and(|led| led.team().size() == self.count()))
+        let leads = |leader: &Leader| !leader.is_closed() && leader.team().size() == self.count();
+        !is_within() && LEADER.with_borrow(|leader| leader.as_ref().is_some_and(leads))
     }
 
     /// Invites the missing members, as far as cores are free: more would only slow the others down.
@@ -156,13 +236,10 @@ impl Threads {
         for _ in 0..leader.team().missing() {
             let Some(core) = Core::find() else { return };
             // Otherwise, all threads lead or serve other teams.
-            let Some(place) = self.place() else { return };
+            let Some(thread) = self.idle() else { return };
             let team = leader.team().clone();
             team.expect_member();
-            place.run(Box::new(move |_| {
-                let _core = core;
-                team.serve(waiting);
-            }));
+            thread.take(Task::Serve(team, core));
         }
     }
 
@@ -200,6 +277,8 @@ impl Threads {
             if !self.leads() {
                 return (0..count).for_each(work);
             }
+            #[cfg(test)]
+            SECTIONS.with_borrow_mut(|sections| sections.push(count));
             LEADER.with_borrow_mut(|leader| {
                 let leader = leader.as_mut().expect("this thread leads");
                 self.invite(leader);
@@ -209,12 +288,12 @@ impl Threads {
     }
 }
 
-/// Ends the team that this thread leads when dropped, even after a panic.
+/// Dismisses the team that this thread leads when dropped, even after a panic.
 struct Led;
 
 impl Drop for Led {
     fn drop(&mut self) {
-        LEADER.set(None);
+        LEADER.with_borrow(|leader| leader.iter().for_each(Leader::close));
     }
 }
 
@@ -239,6 +318,7 @@ fn waiting() -> impl FnMut() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::channel;
 
     #[test]
@@ -301,7 +381,7 @@ mod tests {
         assert_eq!(count.into_inner(), 100);
         drop(go);
         let deadline = Instant::now() + Duration::from_secs(10);
-        while threads.pool.taken.load(Ordering::Relaxed) > 0 {
+        while threads.pool.0.idle().len() < threads.size() {
             assert!(Instant::now() < deadline, "the threads do not become idle");
             yield_now();
         }

@@ -141,11 +141,10 @@ pub fn for_each_chunk_with<T: Send, S: Send>(
     });
 }
 
-/// Calls `work` for every block of at most `width` neighboring columns of the `matrices` matrices `[rows, columns]` in
-/// `out`, in parallel if it is worth it. `work` receives the index of the matrix, the first column, the number of
-/// columns and the elements; `cost` is per element, as for [`Threads::split`]. Each thread visits its blocks in
-/// ascending order, or in descending order if `backwards`: if the data exceed the caches, a pass in the opposite
-/// direction starts with the data that the previous pass left in them.
+/// Calls `work` with blocks of neighboring columns of the `matrices` matrices `[rows, columns]` in `out`, in parallel if
+/// it is worth it. `work` receives the index of the matrix, the range of columns, and their elements. Each block has at
+/// most `most` columns and, unless it is a matrix's last, a multiple of `grain`. `cost` is per column, as for
+/// [`Threads::split`].
 ///
 /// # Panics
 /// If the number of elements in `out` does not match.
@@ -153,43 +152,23 @@ pub fn for_each_column_block<T: Send>(
     threads: &Threads,
     out: &mut [T],
     [matrices, rows, columns]: [usize; 3],
-    width: usize,
+    [grain, most]: [usize; 2],
     cost: usize,
-    backwards: bool,
-    work: impl Fn(usize, usize, usize, ColumnBlock<T>) + Sync,
+    work: impl Fn(usize, Range<usize>, ColumnBlock<T>) + Sync,
 ) {
     assert_eq!(out.len(), matrices * rows * columns);
-    let blocks = columns.div_ceil(width);
+    let grains = columns.div_ceil(grain);
     let out = SharedMut::new(out);
-    threads.split(matrices * blocks, 1, cost * rows * width.min(columns), |range| {
-        for index in range.clone() {
-            let item = if backwards { range.end - 1 - (index - range.start) } else { index };
-            let (matrix, first) = (item / blocks, item % blocks * width);
-            let width = width.min(columns - first);
-            let start = matrix * rows * columns + first;
-            // SAFETY: `split` hands out every block once, and blocks are disjoint.
-            work(matrix, first, width, unsafe { ColumnBlock::new(&out, start, width, columns, rows) });
+    threads.split(matrices * grains, 1, cost * grain.min(columns), |mut range| {
+        while !range.is_empty() {
+            let (matrix, first) = (range.start / grains, range.start % grains);
+            let end = grains.min(first + range.len().min(most / grain));
+            range.start += end - first;
+            let own = first * grain..columns.min(end * grain);
+            let start = matrix * rows * columns + own.start;
+            // SAFETY: `split` covers every grain once, and grains are disjoint.
+            work(matrix, own.clone(), unsafe { ColumnBlock::new(&out, start, own.len(), columns, rows) });
         }
-    });
-}
-
-/// Calls `work` with ranges of the columns of the row-major matrix `out` and their elements, in parallel if it is worth
-/// it. There are `columns` columns per row; each range except the last has a multiple of `grain` of them. `cost` is per
-/// column, as for [`Threads::split`].
-pub fn for_each_range_of_columns<T: Send>(
-    threads: &Threads,
-    out: &mut [T],
-    columns: usize,
-    grain: usize,
-    cost: usize,
-    work: impl Fn(Range<usize>, ColumnBlock<T>) + Sync,
-) {
-    let rows = out.len() / columns;
-    let out = SharedMut::new(out);
-    threads.split(columns, grain, cost, |range| {
-        // SAFETY: `split` covers every column once.
-        let block = unsafe { ColumnBlock::new(&out, range.start, range.len(), columns, rows) };
-        work(range, block);
     });
 }
 
@@ -244,31 +223,27 @@ mod tests {
 
     #[test]
     fn column_blocks_cover_every_element_once() {
-        for count in [1, 7] {
+        for count in [1, 2, 7] {
             let threads = Threads::new(count).unwrap();
-            for shape in [[1, 1, 1], [2, 3, 4], [3, 5, 17], [1, 2, 100], [0, 3, 4]] {
+            for shape @ [_, rows, columns] in [[1, 1, 1], [2, 3, 4], [3, 5, 17], [1, 2, 100], [2, 2, 64], [0, 3, 4]] {
                 let mut out = vec![0; shape.iter().product()];
-                for pass in 1..=2 {
-                    let cost = 1 << 20;
-                    for_each_column_block(
-                        &threads,
-                        &mut out,
-                        shape,
-                        16,
-                        cost,
-                        pass == 2,
-                        |matrix, first, width, mut columns| {
-                            for row in 0..shape[1] {
-                                let elements = columns.row(row);
-                                assert_eq!(elements.len(), width);
-                                for (i, element) in elements.iter_mut().enumerate() {
-                                    *element += (matrix * shape[1] + row) * shape[2] + first + i + 1;
-                                }
-                            }
-                        },
-                    );
-                    assert!(out.iter().enumerate().all(|(i, &element)| element == pass * (i + 1)), "{shape:?}");
+                let add = |matrix: usize, own: Range<usize>, mut block: ColumnBlock<usize>| {
+                    for row in 0..rows {
+                        let elements = block.row(row);
+                        assert_eq!(elements.len(), own.len());
+                        for (i, element) in elements.iter_mut().enumerate() {
+                            *element += (matrix * rows + row) * columns + own.start + i + 1;
+                        }
+                    }
+                };
+                for most in [16, 35, usize::MAX] {
+                    for_each_column_block(&threads, &mut out, shape, [16, most], 1 << 20, |matrix, own, block| {
+                        assert!(own.start % 16 == 0 && (own.end % 16 == 0 || own.end == columns));
+                        assert!(own.len() <= most);
+                        add(matrix, own, block);
+                    });
                 }
+                assert!(out.iter().enumerate().all(|(i, &element)| element == 3 * (i + 1)), "{shape:?}");
             }
         }
     }

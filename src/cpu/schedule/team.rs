@@ -54,7 +54,7 @@ const CLOSED: usize = 1 << 11;
 const TURN: usize = 1 << 12;
 
 /// What a member finds at the gate.
-enum Gate {
+enum Entry {
     /// The member has entered the section of this turn.
     Within(usize),
     /// The section of this turn has no part for this member.
@@ -159,11 +159,11 @@ impl Team {
             let mut look_again = waiting();
             seen = loop {
                 match self.enter(seen) {
-                    Gate::Within(turn) => break turn,
+                    Entry::Within(turn) => break turn,
                     // Others work: this member's wait starts again, because the next section may be larger.
-                    Gate::Full(turn) => (seen, look_again) = (turn, waiting()),
-                    Gate::Shut if look_again() => {}
-                    Gate::Shut | Gate::Closed => return,
+                    Entry::Full(turn) => (seen, look_again) = (turn, waiting()),
+                    Entry::Shut if look_again() => {}
+                    Entry::Shut | Entry::Closed => return,
                 }
             };
             // SAFETY: this member came through the open gate: the leader wrote the cell before opening it, and waits
@@ -179,26 +179,26 @@ impl Team {
     }
 
     /// Enters the gate if a section other than `seen` is open and has a part for this member.
-    fn enter(&self, seen: usize) -> Gate {
+    fn enter(&self, seen: usize) -> Entry {
         let is_open = |gate: usize| gate & OPEN != 0 && gate / TURN != seen;
         let gate = self.gate.0.load(Ordering::Acquire);
         if gate & CLOSED != 0 {
-            return Gate::Closed;
+            return Entry::Closed;
         }
         if !is_open(gate) {
-            return Gate::Shut;
+            return Entry::Shut;
         }
         if thread_number() >= self.first_out.load(Ordering::Relaxed) {
-            return Gate::Full(gate / TURN);
+            return Entry::Full(gate / TURN);
         }
         // An addition, because it always succeeds: if all members compare and exchange at once, one succeeds and the
         // others fetch the line again. `Acquire`: whoever enters sees what the leader wrote before it opened the gate.
         let gate = self.add(&self.gate.0, MEMBER, Ordering::Acquire);
         if is_open(gate) {
-            return Gate::Within(gate / TURN);
+            return Entry::Within(gate / TURN);
         }
         self.add(&self.gate.0, MEMBER.wrapping_neg(), Ordering::Relaxed);
-        Gate::Shut
+        Entry::Shut
     }
 
     /// Takes pieces until none are left, starting with this thread's own part.
@@ -226,8 +226,8 @@ impl Team {
     }
 }
 
-/// The leader of a team. Work is shared only through it: a team has one leader, which stays on its thread. Dropping it
-/// dismisses the members.
+/// The leader of a team. Work is shared only through it: a team has one leader, which stays on its thread. Closing or
+/// dropping it dismisses the members.
 pub struct Leader {
     team: Arc<Team>,
     /// Not `Send`: numbers belong to threads.
@@ -259,6 +259,21 @@ impl Leader {
     /// The team, for threads that will become members.
     pub fn team(&self) -> &Arc<Team> {
         &self.team
+    }
+
+    /// Dismisses the members.
+    pub fn close(&self) {
+        self.team.gate.0.fetch_or(CLOSED, Ordering::Relaxed);
+    }
+
+    /// Whether the members are dismissed.
+    pub fn is_closed(&self) -> bool {
+        self.team.gate.0.load(Ordering::Relaxed) & CLOSED != 0
+    }
+
+    /// Leads the team again. Members that have not noticed their dismissal stay.
+    pub fn reopen(&self) {
+        self.team.gate.0.fetch_and(!CLOSED, Ordering::Relaxed);
     }
 
     /// Calls `work` once with every number below `count`, on all threads of the team that arrive in time.
@@ -300,7 +315,7 @@ impl Leader {
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        self.team.gate.0.fetch_or(CLOSED, Ordering::Relaxed);
+        self.close();
     }
 }
 
@@ -458,7 +473,7 @@ mod tests {
         assert_eq!(looks.into_inner(), 11);
         assert_eq!(team.gate.0.load(Ordering::Relaxed), TURN);
         drop(leader);
-        assert!(matches!(team.enter(0), Gate::Closed));
+        assert!(matches!(team.enter(0), Entry::Closed));
     }
 
     #[test]

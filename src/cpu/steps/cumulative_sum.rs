@@ -38,8 +38,8 @@ impl CumulativeSumStep {
                 }
             });
         }
-        for_each_column_block(env.threads, out, sizes, WIDTH, 1, false, |matrix, first, _, out| {
-            let x = &x[matrix * rows * stride + first..];
+        for_each_column_block(env.threads, out, sizes, [WIDTH, WIDTH], rows, |matrix, columns, out| {
+            let x = &x[matrix * rows * stride + columns.start..];
             env.isa.run(SumColumns { x, out, rows, stride, exclusive, reversed });
         });
     }

@@ -1,8 +1,9 @@
 //! The common part of the recurrent operators: multiplies the inputs of all time steps with their weights, then loops
-//! over directions and time steps. A cell operator is a sequence of one step.
+//! over time steps. A cell operator is a sequence of one step.
 //!
 //! A time step is computed in blocks of units (features of the hidden state): the weights of a block are one panel per
-//! gate, and the gates are applied while the sums are in cache. All computation is in `f32`.
+//! gate, and the gates are applied while the sums are in cache. Threads share the blocks of all directions of a step; if
+//! that is not worthwhile, a direction is the work of one thread. All computation is in `f32`.
 
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
@@ -11,23 +12,19 @@ use crate::cpu::memory::Io;
 use crate::cpu::product::finish::Tail;
 use crate::cpu::product::matrix::{Matrix, StridedMatrix};
 use crate::cpu::product::panels::{Layout, Panels, depth_blocks};
-use crate::cpu::product::recurrent::{Gate, MAX_UNITS, add_products};
-use crate::cpu::product::tile::tile_size;
+use crate::cpu::product::recurrent::{GateTerms, PanelOutputs, UNITS, multiply_panels};
+use crate::cpu::product::tile::{MAX_PANELS, tile_size};
 use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
+use crate::cpu::simd::Kernel;
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
-use crate::memory::Buffer;
-use crate::memory::ColumnBlock;
+use crate::memory::{Buffer, ColumnBlock};
 use crate::ops::recurrent::Direction;
 use crate::shape::{Descriptor, PerAxis};
 use crate::with_floats;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::sync::Arc;
-
-/// Multiply-adds of a time step per thread that make sharing its units worthwhile. With fewer, two directions are
-/// computed side by side instead.
-const SHARED_STEP: usize = 1 << 20;
 
 /// Where the operands are whose position depends on the operator. `input`, `weight` and `recurrentWeight` always come
 /// first.
@@ -60,11 +57,13 @@ pub struct NetworkSizes {
     pub gates: usize,
     /// Number of states: 2 with a cell state, otherwise 1.
     pub states: usize,
+    /// Number of directions.
+    pub directions: usize,
 }
 
 impl NetworkSizes {
     /// The sizes for `C` and an input of shape `[steps, batch, input]`, or `[batch, input]` for a single step.
-    fn new<C: Cell>(input: &[u32], hidden: u32) -> NetworkSizes {
+    fn new<C: Cell>(input: &[u32], hidden: u32, direction: Direction) -> NetworkSizes {
         let (steps, &[batch, features]) = input.split_last_chunk().expect("the rule requires rank 2");
         NetworkSizes {
             steps: steps.iter().product::<u32>() as usize,
@@ -73,6 +72,7 @@ impl NetworkSizes {
             hidden: hidden as usize,
             gates: C::GATES,
             states: C::STATES,
+            directions: direction.count(),
         }
     }
 
@@ -81,9 +81,19 @@ impl NetworkSizes {
         self.steps * self.batch
     }
 
-    /// Rows of the weights.
+    /// Rows of the weights of a direction.
     fn sums(&self) -> usize {
         self.gates * self.hidden
+    }
+
+    /// Number of units in all blocks, including padding.
+    fn padded(&self) -> usize {
+        self.hidden.next_multiple_of(UNITS)
+    }
+
+    /// Number of rows of a [`StateBlock`].
+    fn block_rows(&self) -> usize {
+        (self.states + self.gates) * self.batch
     }
 }
 
@@ -101,12 +111,11 @@ pub trait Cell: Sync {
         false
     }
 
-    /// Replaces the hidden state in `block` by the one to multiply with the recurrent weights.
+    /// Writes the hidden state to multiply with the recurrent weights to `block`.
     fn reset(&self, _moment: &Moment, _block: &mut StateBlock) {}
 
-    /// Replaces the states in `block` by the new ones. `reset` is the result of [`reset`](Cell::reset) for the whole
-    /// hidden state `[batch, hidden]`, or that state itself.
-    fn advance(&self, moment: &Moment, reset: &[f32], block: &mut StateBlock);
+    /// Writes the new states to `block`.
+    fn advance(&self, moment: &Moment, block: &mut StateBlock);
 }
 
 /// A recurrent operator: `cell` over all directions and time steps.
@@ -131,7 +140,7 @@ impl<C: Cell> RecurrentStep<C> {
         places: OperandPlaces,
         weights: [Option<Weights>; 2],
     ) -> Result<RecurrentStep<C>> {
-        let sizes = NetworkSizes::new::<C>(&input.sizes(), hidden);
+        let sizes = NetworkSizes::new::<C>(&input.sizes(), hidden, direction);
         let network = Network::new(env, sizes, input.dtype, direction, places, weights)?;
         Ok(RecurrentStep { cell, network })
     }
@@ -152,7 +161,7 @@ impl<C: Cell> Run for RecurrentStep<C> {
     }
 
     fn scratch_bytes(&self, _: usize) -> usize {
-        self.network.scratch_bytes(self.cell.resets())
+        self.network.lens.bytes(&self.network.sizes)
     }
 
     fn packed(&self) -> Vec<&Arc<Buffer>> {
@@ -162,13 +171,14 @@ impl<C: Cell> Run for RecurrentStep<C> {
 
 /// Some units of the states and of the gates' sums.
 pub struct StateBlock<'a> {
-    /// The units in this block.
+    /// The units, including padding: whole [`UNITS`].
     pub units: Range<usize>,
     /// Rows of the batch.
     pub batch: usize,
     /// Number of states.
     states: usize,
-    /// The rows of the states, followed by those of the sums: `[states + gates, batch]`.
+    /// The rows of the states, followed by those of the sums: `[states + gates, batch]`. The hidden state, which comes
+    /// first, is only written.
     columns: ColumnBlock<'a, f32>,
 }
 
@@ -179,104 +189,108 @@ impl StateBlock<'_> {
         row: usize,
         slots: [usize; N],
     ) -> ([&mut [f32]; STATES], [&mut [f32]; N]) {
-        let (batch, units) = (self.batch, self.units.len());
-        let states = std::array::from_fn(|state| state * batch + row);
-        let sums = slots.map(|slot| (self.states + slot) * batch + row);
-        let (states, sums) = self.columns.several(states, sums);
-        (states.map(|state| &mut state[..units]), sums.map(|sums| &mut sums[..units]))
+        let states = std::array::from_fn(|state| state * self.batch + row);
+        self.columns.several(states, slots.map(|slot| (self.states + slot) * self.batch + row))
     }
 
     /// Computes `h * R^T` for the gates at these positions into the slots from `first` on; `h` is `[batch, hidden]`.
     pub fn multiply<const N: usize>(&mut self, moment: &Moment, places: [usize; N], first: usize, h: &[f32]) {
-        let (batch, hidden) = (self.batch, moment.sizes.hidden);
-        let first = (self.states + first) * batch;
-        (first..first + N * batch).for_each(|row| self.columns.row(row).fill(0.0));
-        for part in depth_blocks(hidden) {
-            let panels = places.map(|place| moment.panel(place, self.units.start, part.clone()));
-            let size = [batch, hidden, part.len()];
-            add_products(moment.env.isa, &h[part.start..], size, panels, &mut self.columns, first);
+        let StepOperands { env, sizes: NetworkSizes { batch, hidden, .. }, .. } = *moment.operands;
+        let (first, width) = ((self.states + first) * batch, tile_size(env.isa).cols);
+        // A single gate takes several neighboring panels at once.
+        let (at_once, apart) = if N == 1 { (MAX_PANELS, [0, width]) } else { (1, [batch, 0]) };
+        let panels = self.units.len().min(hidden - self.units.start).div_ceil(width);
+        let groups = panels.div_ceil(at_once);
+        for group in 0..groups {
+            // If the weights exceed the caches, every second step starts with those that the step before it left there.
+            let group = if moment.step.is_multiple_of(2) { group } else { groups - 1 - group };
+            let group = group * at_once..panels.min((group + 1) * at_once);
+            let outputs = PanelOutputs { first: [first, group.start * width], apart };
+            for depth in depth_blocks(hidden) {
+                let panel = |index: usize| {
+                    places.map(|place| moment.panel(place, self.units.start + index * width, depth.clone()))
+                };
+                let (h, size) = (&h[depth.start..], [batch, hidden, depth.len()]);
+                let panels = group.clone().flat_map(panel);
+                multiply_panels(env.isa, h, size, panels, &mut self.columns, outputs, depth.start > 0);
+            }
         }
     }
 }
 
-/// The recurrent weights of one direction for all gates, in panels.
+/// The recurrent weights of all directions and gates, in panels.
 #[derive(Clone, Copy)]
-enum GatePanels<'a> {
+enum RecurrentPanels<'a> {
     /// One operand per gate, packed when the graph was built.
     Kept(&'a [Panels]),
-    /// Widened or packed for this run; ordered by gate, depth block and panel.
-    Wide(&'a [f32]),
+    /// Packed for this run; ordered by gate, depth block and panel.
+    Packed(&'a [f32]),
+}
+
+/// What all time steps read. At least [`UNITS`] more numbers follow the last one of each slice.
+struct StepOperands<'a> {
+    env: &'a Env<'a>,
+    sizes: NetworkSizes,
+    direction: Direction,
+    /// Products of all inputs with the weights: `[steps, batch, directions, gates, hidden]`.
+    inputs: &'a [f32],
+    recurrent: RecurrentPanels<'a>,
+    /// The bias and the recurrent bias: `[directions, gates, hidden]`.
+    biases: [&'a [f32]; 2],
+    /// `[directions, 3, hidden]`
+    peephole: Option<&'a [f32]>,
 }
 
 /// One time step of one direction.
 pub struct Moment<'a> {
-    env: &'a Env<'a>,
-    sizes: NetworkSizes,
-    /// Products of the inputs of this step with the weights: `[batch, gates * hidden]`.
-    inputs: &'a [f32],
-    recurrent: GatePanels<'a>,
-    /// The bias and the recurrent bias.
-    biases: [Option<Floats<'a>>; 2],
-    peephole: Option<Floats<'a>>,
+    operands: &'a StepOperands<'a>,
+    /// The direction.
+    d: usize,
+    /// The number of the step, counted in that direction.
+    step: usize,
     /// The hidden state before this step, `[batch, hidden]`.
-    hidden: &'a [f32],
+    pub hidden: &'a [f32],
+    /// The hidden state after the reset gate, `[batch, hidden]`, if the cell has one.
+    pub reset: &'a [f32],
 }
 
 impl<'a> Moment<'a> {
-    /// The environment of the running step.
-    pub fn env(&self) -> &'a Env<'a> {
-        self.env
+    /// Runs a kernel.
+    pub fn run(&self, kernel: impl Kernel) {
+        self.operands.env.isa.run(kernel);
     }
 
-    /// The hidden state before this step, `[batch, hidden]`.
-    pub fn hidden(&self) -> &'a [f32] {
-        self.hidden
+    /// The hidden state before this step, of row `row` of the batch, from the first unit of a block on.
+    pub fn before(&self, row: usize, units: &Range<usize>) -> &'a [f32] {
+        &self.hidden[row * self.operands.sizes.hidden + units.start..]
     }
 
-    /// The gate at `place` for row `row` of the batch and some units, given its products with the hidden state and its
-    /// [biases](Self::biases).
-    pub fn gate<'g>(
-        &'g self,
-        place: usize,
-        row: usize,
-        units: Range<usize>,
-        recurrent: &'g [f32],
-        [bias, recurrent_bias]: &'g [[f32; MAX_UNITS]; 2],
-    ) -> Gate<'g> {
-        let input = &self.inputs[row * self.sizes.sums() + place * self.sizes.hidden..][units];
-        Gate { input, bias, recurrent, recurrent_bias }
+    /// What the gate at `place` adds up for row `row` of the batch and the units of a block, given its products with the
+    /// hidden state.
+    pub fn gate<'g>(&'g self, place: usize, row: usize, units: &Range<usize>, recurrent: &'g [f32]) -> GateTerms<'g> {
+        let StepOperands { sizes, direction, inputs, biases, .. } = self.operands;
+        let row = direction.time(self.d, self.step, sizes.steps) * sizes.batch + row;
+        let first = self.d * sizes.sums() + place * sizes.hidden + units.start;
+        let [bias, recurrent_bias] = biases.map(|bias| &bias[first..]);
+        GateTerms { input: &inputs[row * sizes.directions * sizes.sums() + first..], bias, recurrent, recurrent_bias }
     }
 
-    /// The bias and the recurrent bias of the gate at `place` for the units of a block, at the start of the arrays; by
-    /// default 0.
-    pub fn biases(&self, place: usize, block: &StateBlock) -> [[f32; MAX_UNITS]; 2] {
-        self.biases.map(|bias| {
-            let mut own = [0.0; MAX_UNITS];
-            if let Some(bias) = bias {
-                let from = bias.after(place * self.sizes.hidden + block.units.start);
-                from.widen(self.env.isa, &mut own[..block.units.len()]);
-            }
-            own
-        })
-    }
-
-    /// The peephole weights of gate number `index`, at the start of the array.
-    pub fn peephole(&self, index: usize, block: &StateBlock) -> Option<[f32; MAX_UNITS]> {
-        let mut weights = [0.0; MAX_UNITS];
-        let from = self.peephole?.after(index * self.sizes.hidden + block.units.start);
-        from.widen(self.env.isa, &mut weights[..block.units.len()]);
-        Some(weights)
+    /// The peephole weights of the units of a block, for each gate that has some.
+    pub fn peephole(&self, units: &Range<usize>) -> Option<[&'a [f32]; 3]> {
+        let hidden = self.operands.sizes.hidden;
+        let peephole = self.operands.peephole?;
+        Some([0, 1, 2].map(|gate| &peephole[(3 * self.d + gate) * hidden + units.start..]))
     }
 
     /// The panel of the gate at `place` that starts at `unit`, for one depth block.
-    fn panel(&self, place: usize, unit: usize, part: Range<usize>) -> &'a [f32] {
-        let (isa, hidden) = (self.env.isa, self.sizes.hidden);
-        match self.recurrent {
-            GatePanels::Kept(gates) => gates[place].extract(isa, unit, part, &mut []),
-            GatePanels::Wide(panels) => {
-                let width = tile_size(isa).cols;
-                let start = hidden.next_multiple_of(width) * (place * hidden + part.start) + unit * part.len();
-                &panels[start..][..width * part.len()]
+    fn panel(&self, place: usize, unit: usize, depth: Range<usize>) -> Floats<'a> {
+        let StepOperands { env, sizes: NetworkSizes { gates, hidden, .. }, recurrent, .. } = *self.operands;
+        let (gate, width) = (self.d * gates + place, tile_size(env.isa).cols);
+        match recurrent {
+            RecurrentPanels::Kept(gates) => gates[gate].block(unit..(unit + width).min(hidden), depth),
+            RecurrentPanels::Packed(panels) => {
+                let start = hidden.next_multiple_of(width) * (gate * hidden + depth.start) + unit * depth.len();
+                Floats::F32(&panels[start..][..width * depth.len()])
             }
         }
     }
@@ -288,30 +302,51 @@ struct Network {
     dtype: DataType,
     direction: Direction,
     places: OperandPlaces,
-    /// The products of all inputs with the weights of a direction.
-    inputs: Vec<MatmulStep>,
+    /// The products of all inputs with the weights of all directions.
+    inputs: MatmulStep,
     packs_weight: bool,
     /// The packed recurrent weights of each direction and gate, if constant.
     recurrent: Option<Vec<Panels>>,
-    /// Units per panel.
-    width: usize,
+    lens: ScratchLens,
 }
 
-/// Lengths of the parts of the scratch memory, in floats.
-struct ScratchParts {
-    /// Per direction: the recurrent weights as panels.
-    weights: usize,
+/// Lengths of the parts of the scratch memory, in floats: whole cache lines.
+struct ScratchLens {
+    /// Per gate: the recurrent weights as panels, unless they were packed when the graph was built.
+    packed: usize,
     /// The scratch for the product of inputs and weights.
     product: usize,
-    /// Per direction: states and sums of gates, hidden state, hidden state after the reset gate, and products of the
-    /// inputs.
-    states: [usize; 4],
+    /// The products of the inputs.
+    inputs: usize,
+    /// The biases, the recurrent biases, and the peephole weights.
+    constants: [usize; 3],
+    /// Per direction: states and sums of gates.
+    work: usize,
+    /// Per direction: the hidden states before and after all steps, and the one after the reset gate.
+    history: usize,
 }
 
-impl ScratchParts {
-    /// Length of the states of a direction in floats: whole cache lines.
-    fn own(&self) -> usize {
-        self.states.iter().sum::<usize>().next_multiple_of(16)
+impl ScratchLens {
+    /// The lengths for panels of `width` units, or none if their number is 0.
+    fn new(sizes: &NetworkSizes, inputs: &MatmulStep, width: usize) -> ScratchLens {
+        let &NetworkSizes { steps, batch, hidden, directions, .. } = sizes;
+        let and_more = |len: usize| (len + UNITS).next_multiple_of(16);
+        let sums = directions * sizes.sums();
+        ScratchLens {
+            packed: if width == 0 { 0 } else { hidden.next_multiple_of(width) * hidden },
+            product: inputs.scratch_len(),
+            inputs: and_more(sizes.rows() * sums),
+            constants: [sums, sums, 3 * directions * hidden].map(and_more),
+            work: sizes.block_rows() * sizes.padded(),
+            history: and_more((steps + 2) * batch * hidden),
+        }
+    }
+
+    /// The bytes of all parts.
+    fn bytes(&self, sizes: &NetworkSizes) -> usize {
+        let of_direction = sizes.gates * self.packed + self.work + self.history;
+        let constants: usize = self.constants.iter().sum();
+        (sizes.directions * of_direction + self.product + self.inputs + constants) * size_of::<f32>()
     }
 }
 
@@ -333,240 +368,190 @@ impl Network {
         let shape = MatmulShape {
             // The weights are transposed.
             b: strides(1, sizes.input),
-            ..MatmulShape::plain(sizes.rows(), sizes.input, sizes.sums())
+            ..MatmulShape::plain(sizes.rows(), sizes.input, sizes.directions * sizes.sums())
         };
-        let of_direction = |d: usize| {
-            let types = [dtype, DataType::Float32];
-            let mut step = MatmulStep::new(env.isa, env.threads.count(), shape.clone(), types, false);
-            if let Some(weight) = weight {
-                step.prepack_b(weight.skip(d * sizes.sums() * sizes.input))?;
-            }
-            Ok(step)
-        };
-        let inputs = (0..direction.count()).map(of_direction).collect::<Result<_>>()?;
-        let width = tile_size(env.isa).cols;
-        let hidden = sizes.hidden;
+        let types = [dtype, DataType::Float32];
+        let mut inputs = MatmulStep::new(env.isa, env.threads.count(), shape, types, false);
+        if let Some(weight) = weight {
+            inputs.prepack_b(weight)?;
+        }
+        let (width, hidden) = (tile_size(env.isa).cols, sizes.hidden);
         let pack = |recurrent: Weights| -> Result<Vec<Panels>> {
             let gate = |gate: usize| {
                 let layout = Layout::Strided { lane_stride: hidden, depth_stride: 1 };
                 Panels::new(env.isa, recurrent.skip(gate * hidden * hidden), layout, hidden, hidden, width)
             };
-            (0..direction.count() * sizes.gates).map(gate).collect()
+            (0..sizes.directions * sizes.gates).map(gate).collect()
         };
         let recurrent = recurrent.map(pack).transpose()?;
-        Ok(Network { sizes, dtype, direction, places, inputs, packs_weight: weight.is_some(), recurrent, width })
+        let lens = ScratchLens::new(&sizes, &inputs, if recurrent.is_some() { 0 } else { width });
+        Ok(Network { sizes, dtype, direction, places, inputs, packs_weight: weight.is_some(), recurrent, lens })
     }
 
     /// The buffers of the packed weights.
     fn packed(&self) -> Vec<&Arc<Buffer>> {
-        let inputs = self.inputs.iter().flat_map(MatmulStep::packed);
-        inputs.chain(self.recurrent.iter().flatten().map(Panels::buffer)).collect()
-    }
-
-    /// Number of units in all panels, including padding.
-    fn padded(&self) -> usize {
-        self.sizes.hidden.next_multiple_of(self.width)
-    }
-
-    fn parts(&self, resets: bool) -> ScratchParts {
-        let NetworkSizes { batch, hidden, gates, states, .. } = self.sizes;
-        let in_place = self.recurrent.is_some() && self.dtype == DataType::Float32;
-        let state = batch * hidden;
-        ScratchParts {
-            weights: if in_place { 0 } else { gates * self.padded() * hidden },
-            product: self.inputs[0].scratch_len(),
-            states: [
-                (states + gates) * batch * self.padded(),
-                state,
-                if resets { state } else { 0 },
-                self.sizes.rows() * self.sizes.sums(),
-            ],
-        }
-    }
-
-    fn scratch_bytes(&self, resets: bool) -> usize {
-        let parts = self.parts(resets);
-        (self.direction.count() * (parts.weights + parts.own()) + parts.product) * size_of::<f32>()
+        self.inputs.packed().chain(self.recurrent.iter().flatten().map(Panels::buffer)).collect()
     }
 
     /// Runs `cell` over all directions and time steps.
     fn run(&self, env: &Env, io: &mut Io, cell: &impl Cell) {
-        let NetworkSizes { batch, hidden, states, .. } = self.sizes;
-        let (count, parts) = (self.direction.count(), self.parts(cell.resets()));
-        let (weights, rest) = io.scratch::<f32>().split_at_mut(count * parts.weights);
-        let (product, rest) = rest.split_at_mut(parts.product);
-        let own = parts.own();
-        let inputs = own - parts.states[3];
-        let memory = &mut rest[..count * own];
+        let NetworkSizes { steps, batch, hidden, gates, directions, .. } = self.sizes;
+        let lens = &self.lens;
+        let mut rest = io.scratch::<f32>();
+        let mut take = |len: usize| rest.split_off_mut(..len).expect("as long as planned");
+        let (packed, product, inputs) = (take(directions * gates * lens.packed), take(lens.product), take(lens.inputs));
+        let [bias, recurrent_bias, peephole] = lens.constants.map(&mut take);
+        let (work, history) = (take(directions * lens.work), take(directions * lens.history));
+
         let operand = |place: Option<usize>| place.and_then(|index| io.floats(index, self.dtype));
-        let input = io.floats(0, self.dtype);
-        for (d, memory) in memory.chunks_exact_mut(own).enumerate() {
-            let weight = io.floats(1, self.dtype).filter(|_| !self.packs_weight);
-            let weight = weight.map(|all| all.after(d * self.sizes.sums() * self.sizes.input));
-            let sums = FloatsMut::F32(&mut memory[inputs..]);
-            self.inputs[d].run(env, [input, weight], None, Tail::NONE, sums, product);
-        }
-        if parts.weights > 0 {
-            let raw = io.floats(2, self.dtype);
-            for_each_chunk(env.threads, weights, parts.weights, 1, parts.weights, |first, weights| {
-                for (d, weights) in weights.chunks_exact_mut(parts.weights).enumerate() {
-                    self.widen(env, first + d, raw, weights);
-                }
-            });
-        }
-        let (weights, cost) = (&*weights, self.sizes.rows() * self.sizes.sums() * hidden);
-        let run = |d: usize, memory: &mut [f32]| {
-            let (memory, sums) = memory.split_at_mut(inputs);
-            let recurrent = match &self.recurrent {
-                Some(kept) if parts.weights == 0 => GatePanels::Kept(&kept[d * self.sizes.gates..]),
-                _ => GatePanels::Wide(&weights[d * parts.weights..]),
-            };
-            let part = |place: Option<usize>, len: usize| operand(place).map(|all| all.after(d * len));
-            let moment = Moment {
-                env,
-                sizes: self.sizes,
-                inputs: &[],
-                recurrent,
-                biases: [self.places.bias, self.places.recurrent_bias].map(|place| part(place, self.sizes.sums())),
-                peephole: part(self.places.peephole, 3 * hidden),
-                hidden: &[],
-            };
-            let first = [part(self.places.hidden, batch * hidden), part(self.places.cell, batch * hidden)];
-            self.direction(moment, cell, d, first, sums, memory);
+        let weight = operand(Some(1)).filter(|_| !self.packs_weight);
+        let products = FloatsMut::F32(&mut inputs[..self.sizes.rows() * directions * gates * hidden]);
+        self.inputs.run(env, [operand(Some(0)), weight], None, Tail::NONE, products, product);
+        self.pack(env, operand(Some(2)), packed);
+        // Absent operands are 0.
+        let copy = |place: Option<usize>, start: usize, to: &mut [f32]| match operand(place) {
+            Some(from) => from.after(start).widen(env.isa, to),
+            None => to.fill(0.0),
         };
-        let step = batch * self.sizes.sums() * hidden;
-        if step < SHARED_STEP * env.threads.count() {
-            for_each_chunk(env.threads, memory, own, 1, cost, |first, memory| {
-                memory.chunks_exact_mut(own).enumerate().for_each(|(d, memory)| run(first + d, memory));
-            });
+        copy(self.places.bias, 0, &mut bias[..directions * gates * hidden]);
+        copy(self.places.recurrent_bias, 0, &mut recurrent_bias[..directions * gates * hidden]);
+        copy(self.places.peephole, 0, &mut peephole[..directions * 3 * hidden]);
+        for (d, (work, history)) in self.of_directions(work, history).enumerate() {
+            let state = batch * hidden;
+            copy(self.places.hidden, d * state, &mut history[..state]);
+            for (row, cell) in self.state(work, 1).enumerate() {
+                copy(self.places.cell, d * state + row * hidden, cell);
+            }
+        }
+
+        let recurrent = match &self.recurrent {
+            Some(kept) => RecurrentPanels::Kept(kept),
+            None => RecurrentPanels::Packed(packed),
+        };
+        let operands = StepOperands {
+            env,
+            sizes: self.sizes,
+            direction: self.direction,
+            inputs,
+            recurrent,
+            biases: [bias, recurrent_bias],
+            peephole: operand(self.places.peephole).map(|_| &*peephole),
+        };
+        let cost = directions * gates * hidden * batch * hidden;
+        if env.threads.useful(cost) > directions {
+            self.advance(&operands, cell, 0, work, history);
         } else {
-            memory.chunks_exact_mut(own).enumerate().for_each(|(d, memory)| run(d, memory));
-        }
-        let state_of = |memory: &[f32], index: usize, out: FloatsMut, d: usize| {
-            with_floats!(FloatsMut, out, out => {
-                for (row, out) in out[d * batch * hidden..].chunks_exact_mut(hidden).take(batch).enumerate() {
-                    narrow(env.isa, &memory[(index * batch + row) * self.padded()..][..hidden], out);
+            let mut each = self.of_directions(work, history);
+            let mut each = [each.next(), each.next()];
+            for_each_chunk(env.threads, &mut each[..directions], 1, 1, steps * cost / directions, |first, each| {
+                for (d, (work, history)) in each.iter_mut().flatten().enumerate() {
+                    self.advance(&operands, cell, first + d, work, history);
                 }
             });
-        };
-        let mut last_hidden = io.floats_output(self.dtype);
-        let mut last_cell = (states == 2).then(|| io.floats_output(self.dtype));
-        let mut sequence = (io.outputs_left() > 0).then(|| io.floats_output(self.dtype));
-        for (d, memory) in memory.chunks_exact(own).enumerate() {
-            state_of(memory, 0, last_hidden.reborrow(), d);
-            if let Some(last_cell) = &mut last_cell {
-                state_of(memory, 1, last_cell.reborrow(), d);
-            }
-            if let Some(sequence) = &mut sequence {
-                self.store_sequence(env, d, &memory[inputs..], sequence.reborrow());
-            }
         }
+        self.store(env, io, work, history);
     }
 
-    /// Writes the recurrent weights of direction `d` as panels of floats, from `raw` weights or from the packed copy.
-    fn widen(&self, env: &Env, d: usize, raw: Option<Floats>, out: &mut [f32]) {
-        let NetworkSizes { gates, hidden, .. } = self.sizes;
-        let padded = hidden.next_multiple_of(self.width);
-        for (gate, out) in out.chunks_exact_mut((padded * hidden).max(1)).enumerate() {
-            let gate = d * gates + gate;
-            for part in depth_blocks(hidden) {
-                let panels = &mut out[padded * part.start..][..padded * part.len()];
-                let starts = (0..hidden).step_by(self.width);
-                for (start, panel) in starts.zip(panels.chunks_exact_mut(self.width * part.len())) {
-                    if let Some(kept) = &self.recurrent {
-                        kept[gate].extract(env.isa, start, part.clone(), panel);
-                        continue;
-                    }
-                    let data = raw.expect("the weights were not packed").after(gate * hidden * hidden);
-                    let columns = Matrix::Strided(StridedMatrix { data, lane_stride: hidden, depth_stride: 1 });
-                    let lanes = start..(start + self.width).min(hidden);
-                    columns.pack(env.isa, lanes, part.clone(), self.width, panel);
-                }
-            }
-        }
-    }
-
-    /// Runs all time steps of direction `d`. `sums` holds [`Moment::inputs`] of each step; the steps overwrite its
-    /// first features with their hidden states. The first rows of `memory` become the final states.
-    fn direction(
+    /// The parts of each direction.
+    fn of_directions<'m>(
         &self,
-        moment: Moment,
-        cell: &impl Cell,
-        d: usize,
-        [first_hidden, first_cell]: [Option<Floats>; 2],
-        sums: &mut [f32],
-        memory: &mut [f32],
-    ) {
-        let NetworkSizes { steps, batch, hidden, gates, states, .. } = self.sizes;
-        let isa = moment.env.isa;
-        let (work, memory) = memory.split_at_mut((states + gates) * batch * self.padded());
-        let (h, reset) = memory.split_at_mut(batch * hidden);
-        for (index, first) in [first_hidden, first_cell][..states].iter().enumerate() {
-            for (row, state) in self.state(work, index).enumerate() {
-                match first {
-                    Some(first) => first.after(row * hidden).widen(isa, state),
-                    None => state.fill(0.0),
-                }
-            }
-        }
-        for step in 0..steps {
-            let (time, backwards) = (self.direction.time(d, step, steps), step % 2 == 1);
-            copy_rows(self.state(work, 0), h.chunks_exact_mut(hidden));
-            let inputs = &mut sums[time * batch * self.sizes.sums()..][..batch * self.sizes.sums()];
-            let now = Moment { inputs, hidden: h, ..moment };
-            if cell.resets() {
-                self.for_each_block(&now, work, backwards, &|block| cell.reset(&now, block));
-                copy_rows(self.state(work, 0), reset.chunks_exact_mut(hidden));
-                // The blocks of the second pass start from the hidden state again.
-                copy_rows(h.chunks_exact(hidden), self.state(work, 0));
-            }
-            let reset = if cell.resets() { &*reset } else { &*h };
-            self.for_each_block(&now, work, backwards, &|block| cell.advance(&now, reset, block));
-            copy_rows(self.state(work, 0), inputs.chunks_exact_mut(self.sizes.sums()));
-        }
+        work: &'m mut [f32],
+        history: &'m mut [f32],
+    ) -> impl Iterator<Item = (&'m mut [f32], &'m mut [f32])> {
+        work.chunks_exact_mut(self.lens.work).zip(history.chunks_exact_mut(self.lens.history))
     }
 
-    /// The rows of state number `index`.
+    /// The rows of state number `index` of a direction; none if there is no such state.
     fn state<'w>(&self, work: &'w mut [f32], index: usize) -> impl Iterator<Item = &'w mut [f32]> {
-        let NetworkSizes { batch, hidden, .. } = self.sizes;
-        let rows = work.chunks_exact_mut(self.padded()).skip(index * batch).take(batch);
+        let NetworkSizes { batch, hidden, states, .. } = self.sizes;
+        let rows = work.chunks_exact_mut(self.sizes.padded()).take(states * batch).skip(index * batch).take(batch);
         rows.map(move |row| &mut row[..hidden])
     }
 
-    /// Calls `call` with the blocks of the states and sums, `[states + gates, batch, padded]`, in parallel over units.
-    /// Alternate time steps go `backwards`.
-    fn for_each_block(
-        &self,
-        moment: &Moment,
-        work: &mut [f32],
-        backwards: bool,
-        call: &(dyn Fn(&mut StateBlock) + Sync),
-    ) {
-        let NetworkSizes { batch, hidden, gates, states, .. } = self.sizes;
-        let shape = [1, (states + gates) * batch, self.padded()];
-        let cost = gates * hidden / (states + gates);
-        for_each_column_block(moment.env.threads, work, shape, self.width, cost, backwards, |_, first, _, columns| {
-            let units = first..(first + self.width).min(hidden);
-            call(&mut StateBlock { units, batch, states, columns });
-        });
-    }
-
-    /// Writes the hidden states of direction `d` after all steps: the first features of `sums`.
-    fn store_sequence(&self, env: &Env, d: usize, sums: &[f32], out: FloatsMut) {
-        let NetworkSizes { steps, batch, hidden, .. } = self.sizes;
-        let count = self.direction.count();
-        with_floats!(FloatsMut, out, out => {
-            for row in 0..steps * batch {
-                let to = &mut out[(row / batch * count + d) * batch * hidden + row % batch * hidden..][..hidden];
-                narrow(env.isa, &sums[row * self.sizes.sums()..][..hidden], to);
+    /// Writes the recurrent weights as panels of floats, unless they were packed when the graph was built.
+    fn pack(&self, env: &Env, raw: Option<Floats>, packed: &mut [f32]) {
+        let (hidden, width, len) = (self.sizes.hidden, tile_size(env.isa).cols, self.lens.packed);
+        for_each_chunk(env.threads, packed, len.max(1), 1, len, |first, packed| {
+            for (gate, mut packed) in packed.chunks_exact_mut(len).enumerate() {
+                let data = raw.expect("the weights were not packed").after((first + gate) * hidden * hidden);
+                let columns = Matrix::Strided(StridedMatrix { data, lane_stride: hidden, depth_stride: 1 });
+                for depth in depth_blocks(hidden) {
+                    for start in (0..hidden).step_by(width) {
+                        let panel = packed.split_off_mut(..width * depth.len()).expect("room for all panels");
+                        columns.pack(env.isa, start..(start + width).min(hidden), depth.clone(), width, panel);
+                    }
+                }
             }
         });
     }
-}
 
-/// Copies rows to the starts of others.
-fn copy_rows<'a>(from: impl Iterator<Item = impl Deref<Target = [f32]>>, to: impl Iterator<Item = &'a mut [f32]>) {
-    from.zip(to).for_each(|(from, to)| to[..from.len()].copy_from_slice(&from));
+    /// Runs all time steps of the directions from `first` on to which `work` and `history` belong.
+    fn advance(&self, operands: &StepOperands, cell: &impl Cell, first: usize, work: &mut [f32], history: &mut [f32]) {
+        let steps = self.sizes.steps;
+        for step in 0..steps {
+            if cell.resets() {
+                self.for_each_block(operands, [first, step], work, history, &|moment, block| cell.reset(moment, block));
+                self.remember(work, history, steps + 1);
+            }
+            self.for_each_block(operands, [first, step], work, history, &|moment, block| cell.advance(moment, block));
+            self.remember(work, history, step + 1);
+        }
+    }
+
+    /// Calls `call` with the blocks of all directions in `work`, in parallel.
+    fn for_each_block(
+        &self,
+        operands: &StepOperands,
+        [first, step]: [usize; 2],
+        work: &mut [f32],
+        history: &[f32],
+        call: &(dyn Fn(&Moment, &mut StateBlock) + Sync),
+    ) {
+        let NetworkSizes { steps, batch, hidden, gates, states, .. } = self.sizes;
+        let shape = [work.len() / self.lens.work, self.sizes.block_rows(), self.sizes.padded()];
+        let cost = batch * gates * hidden;
+        for_each_column_block(operands.env.threads, work, shape, [UNITS, usize::MAX], cost, |d, units, columns| {
+            let state = |index: usize| &history[d * self.lens.history + index * batch * hidden..];
+            let moment = Moment { operands, d: first + d, step, hidden: state(step), reset: state(steps + 1) };
+            call(&moment, &mut StateBlock { units, batch, states, columns });
+        });
+    }
+
+    /// Copies the hidden states of all directions in `work` to `history`.
+    fn remember(&self, work: &mut [f32], history: &mut [f32], index: usize) {
+        let NetworkSizes { batch, hidden, .. } = self.sizes;
+        for (work, history) in self.of_directions(work, history) {
+            let to = history[index * batch * hidden..].chunks_exact_mut(hidden);
+            self.state(work, 0).zip(to).for_each(|(from, to)| to.copy_from_slice(from));
+        }
+    }
+
+    /// Writes the outputs.
+    fn store(&self, env: &Env, io: &mut Io, work: &mut [f32], history: &[f32]) {
+        let NetworkSizes { steps, batch, hidden, states, directions, .. } = self.sizes;
+        let (direction, state) = (self.direction, batch * hidden);
+        let remembered = |d: usize, index: usize| &history[d * self.lens.history + index * state..][..state];
+        with_floats!(FloatsMut, io.floats_output(self.dtype), out => {
+            let each = out.chunks_exact_mut(state).enumerate();
+            each.for_each(|(d, out)| narrow(env.isa, remembered(d, steps), out));
+        });
+        if states == 2 {
+            with_floats!(FloatsMut, io.floats_output(self.dtype), out => {
+                let cells = work.chunks_exact_mut(self.lens.work).flat_map(|work| self.state(work, 1));
+                out.chunks_exact_mut(hidden).zip(cells).for_each(|(out, cell)| narrow(env.isa, cell, out));
+            });
+        }
+        if io.outputs_left() > 0 {
+            with_floats!(FloatsMut, io.floats_output(self.dtype), out => {
+                for_each_chunk(env.threads, out, state, 1, state, |first, out| {
+                    for (index, out) in (first..).zip(out.chunks_exact_mut(state)) {
+                        let (time, d) = (index / directions, index % directions);
+                        narrow(env.isa, remembered(d, 1 + direction.time(d, time, steps)), out);
+                    }
+                });
+            });
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,14 @@
 //! Recurrent operators whose gates leave 0..1, as relu permits: factors far from these magnify every rounding of a sum
 //! or gate. The operands are so short that all sums of products are exact in float32.
 
+use super::Env;
+use crate::cpu::arena::Arena;
+use crate::cpu::plan::{Plan, PlanOptions};
+use crate::cpu::schedule::pool::{SECTIONS, Threads};
+use crate::cpu::simd::Isa;
 use crate::dtype::Number;
 use crate::ir::parse;
+use crate::memory::Buffer;
 use crate::ops::tensor::Tensor;
 use crate::testing::{Random, Tolerance, check_on_cpu};
 use std::collections::HashMap;
@@ -144,5 +150,51 @@ fn products_of_the_hidden_state_are_added_up_first() {
         let ones =
             |(name, id): &(String, _)| (name.clone(), Tensor::from_fn(graph.descriptor(*id), |_| Number::Float(1.0)));
         check_on_cpu(&graph, &graph.inputs.iter().map(ones).collect(), Tolerance::EXACT);
+    }
+}
+
+/// The outputs of `steps` time steps of a network with these threads, and the numbers of pieces of all sections.
+fn sections(operator: &str, gates: usize, steps: usize, count: usize) -> (Vec<Vec<u8>>, Vec<usize>) {
+    let rows = gates * 256;
+    let (name, options) = operator.split_once(' ').unwrap_or((operator, ""));
+    let results = if name == "lstm" { "%y, %z" } else { "%y" };
+    let graph = parse(&format!(
+        "%x = input x float32 [{steps}, 6, 2]
+         %w = constant float32 [2, {rows}, 2]
+         %r = constant float32 [2, {rows}, 256]
+         {results} = {name} %x %w %r steps={steps} hiddenSize=256 direction=both {options}
+         output y = %y"
+    ));
+    let threads = Threads::new(count).unwrap();
+    let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
+    let mut plan = Plan::new(graph, &env, PlanOptions::default()).unwrap();
+    let input = Random::new(7).tensor(&plan.inputs()[0].1);
+    let input = Buffer::copy_of(&input.to_bytes()).unwrap();
+    let mut outputs: Vec<Buffer> =
+        plan.outputs().iter().map(|(_, descriptor)| Buffer::zeroed(descriptor.bytes()).unwrap()).collect();
+    SECTIONS.take();
+    plan.run(&env, &[&input], &mut outputs.iter_mut().collect::<Vec<_>>()).unwrap();
+    (outputs.iter().map(|buffer| buffer.bytes().to_vec()).collect(), SECTIONS.take())
+}
+
+#[test]
+fn both_directions_of_a_step_are_one_section() {
+    // A network that resets first has two passes.
+    for (operator, gates, passes) in [("lstm", 4, 1), ("gru", 3, 1), ("gru resetAfter=false", 3, 2)] {
+        let (alone, none) = sections(operator, gates, 2, 1);
+        assert!(none.is_empty());
+        let (pair, of_pair) = sections(operator, gates, 2, 2);
+        assert!(pair == alone, "{operator}, 2 threads");
+        let (_, more) = sections(operator, gates, 3, 2);
+        assert_eq!(more.len(), of_pair.len(), "{operator}: each thread computes a direction");
+        // 16 blocks of units: with 12 pieces, three threads get five or six of them.
+        for (count, pieces) in [(3, 12), (8, 16), (16, 16), (64, 16)] {
+            let of_steps = |all: &[usize]| all.iter().filter(|own| **own == pieces).count();
+            let (outputs, short) = sections(operator, gates, 2, count);
+            assert!(outputs == alone, "{operator}, {count} threads");
+            let (_, long) = sections(operator, gates, 3, count);
+            assert_eq!(of_steps(&long) - of_steps(&short), passes, "{operator}, {count} threads: {long:?}");
+            assert_eq!(long.len() - short.len(), passes, "{operator}, {count} threads: {long:?}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::cpu::kernels::gather::Index;
 use crate::cpu::kernels::scatter::{scatter_elements, scatter_rows};
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::pool::Threads;
-use crate::cpu::schedule::shared::{for_each_chunk, for_each_range_of_columns};
+use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
 use crate::dtype::Element;
 use crate::shape::Descriptor;
 use crate::{with_index, with_storage};
@@ -51,7 +51,8 @@ impl Run for ScatterStep {
         with_storage!(self.size, T => {
             let output = copy_of_input::<T>(env.threads, io);
             let (updates, row_len) = (io.input::<T>(2), self.rows.row_len);
-            for_each_range_of_columns(env.threads, output, row_len, COLUMNS, rows.len(), |columns, out| {
+            let shape = [1, output.len() / row_len, row_len];
+            for_each_column_block(env.threads, output, shape, [COLUMNS, usize::MAX], rows.len(), |_, columns, out| {
                 scatter_rows(updates, rows, row_len, columns, out);
             });
         })

@@ -36,9 +36,9 @@ impl SoftmaxStep {
                 env.isa.run(SoftmaxRows { x: &x[first * rows..][..out.len()], out, columns: rows });
             });
         }
-        for_each_column_block(env.threads, out, self.sizes, WIDTH, COST, false, |matrix, first, width, out| {
-            let x = &x[matrix * rows * stride + first..];
-            env.isa.run(SoftmaxColumns { x, out, width, rows, stride });
+        for_each_column_block(env.threads, out, self.sizes, [WIDTH, WIDTH], COST * rows, |matrix, columns, out| {
+            let x = &x[matrix * rows * stride + columns.start..];
+            env.isa.run(SoftmaxColumns { x, out, width: columns.len(), rows, stride });
         });
     }
 }
