@@ -125,6 +125,9 @@ const PARTS: usize = 16;
 /// Fewer outputs than this are computed one by one, over contiguous elements, rather than side by side.
 const MIN_SIDE_BY_SIDE: usize = 4;
 
+/// Pixels with at least this many channels are reduced one by one.
+const MIN_PIXEL: usize = 16;
+
 /// Windows over an image, one row of them.
 #[derive(Clone)]
 pub struct Windows<'a, T> {
@@ -162,8 +165,8 @@ impl<T: Copy, R: PoolFold<T>> Kernel for PoolRow<'_, T, R> {
         let (channels, stride) = (windows.channels, windows.columns.stride as usize);
         let end = first + out.len() / channels;
         let [from, to] = [windows.inner.start, windows.inner.end].map(|at| at.clamp(first, end));
-        // Of such windows, neighboring elements of the output read elements of the image that are as far apart.
-        let adjoin = channels == 1 || stride == 1;
+        // Neighbors in the output then read elements of the image at equal distances.
+        let adjoin = channels == 1 || stride == 1 && channels < MIN_PIXEL;
         let to = if adjoin && (to - from) * channels >= MIN_SIDE_BY_SIDE { to } else { from };
         for at in (first..from).chain(to..end) {
             windows.one::<R>(Taps::at(windows.columns, at), &mut out[(at - first) * channels..][..channels]);
