@@ -31,6 +31,10 @@ const MOST_GROUPED: usize = 4;
 
 /// Rewrites channels-first convolutions and pools, and the operators around them, to channels last.
 pub fn channels_last(graph: &mut Graph) {
+    let starts = |node: &Node| matches!(node.op, Api(Op::Conv2d(_) | Op::ConvTranspose2d(_) | Op::Pool2d(_)));
+    if !graph.nodes.iter().any(starts) {
+        return;
+    }
     let weights = super::quantized::weights(graph);
     let float = |node: &&Node| node.inputs.get(1).is_some_and(|id| id.is_none_or(|id| !weights.contains(&id)));
     let convolutions = graph.nodes.iter().filter(|node| Groups::of(graph, node).is_some()).count();
