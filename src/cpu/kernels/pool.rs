@@ -125,13 +125,18 @@ const PARTS: usize = 16;
 /// Fewer outputs than this are computed one by one, over contiguous elements, rather than side by side.
 const MIN_SIDE_BY_SIDE: usize = 4;
 
-/// One row of windows over a plane with contiguous rows.
+/// Pixels with at least this many channels are reduced one by one.
+const MIN_PIXEL: usize = 16;
+
+/// Windows over an image, one row of them.
 #[derive(Clone)]
 pub struct Windows<'a, T> {
-    /// `[height, width]`
-    pub plane: &'a [T],
-    /// Elements per row of the plane.
+    /// `[height, width, channels]`
+    pub image: &'a [T],
+    /// Pixels per row of the image.
     pub width: usize,
+    /// Channels per pixel; one in a plane.
+    pub channels: usize,
     /// The rows under all windows.
     pub rows: Taps,
     /// The movement of the windows along the columns.
@@ -140,71 +145,106 @@ pub struct Windows<'a, T> {
     pub inner: Range<usize>,
 }
 
-/// Reduces each window to one element of `out`.
-pub struct PlaneRow<'a, T, R> {
+/// Reduces neighboring windows of a row, each channel on its own.
+pub struct PoolRow<'a, T, R> {
     /// The windows.
     pub windows: Windows<'a, T>,
-    /// One element per window.
+    /// The first of them to reduce.
+    pub first: usize,
+    /// `[windows, channels]`
     pub out: &'a mut [T],
     /// The reduction.
     pub reduction: PhantomData<R>,
 }
 
-impl<T: Copy, R: PoolFold<T>> Kernel for PlaneRow<'_, T, R> {
+impl<T: Copy, R: PoolFold<T>> Kernel for PoolRow<'_, T, R> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let PlaneRow { windows, out, .. } = self;
-        let inner = if windows.inner.len() < MIN_SIDE_BY_SIDE { 0..0 } else { windows.inner.clone() };
-        for at in (0..inner.start).chain(inner.end..out.len()) {
-            out[at] = windows.one::<R>(Taps::at(windows.columns, at));
+        let PoolRow { windows, first, out, .. } = self;
+        let (channels, stride) = (windows.channels, windows.columns.stride as usize);
+        let end = first + out.len() / channels;
+        let [from, to] = [windows.inner.start, windows.inner.end].map(|at| at.clamp(first, end));
+        // Neighbors in the output then read elements of the image at equal distances.
+        let adjoin = channels == 1 || stride == 1 && channels < MIN_PIXEL;
+        let to = if adjoin && (to - from) * channels >= MIN_SIDE_BY_SIDE { to } else { from };
+        for at in (first..from).chain(to..end) {
+            windows.one::<R>(Taps::at(windows.columns, at), &mut out[(at - first) * channels..][..channels]);
         }
-        let start = inner.start;
-        for (block, out) in out[inner].chunks_mut(SIDE_BY_SIDE).enumerate() {
-            let columns = Taps::at(windows.columns, start + block * SIDE_BY_SIDE);
-            match windows.columns.stride {
-                1 => windows.side_by_side::<R, 1>(columns, out),
-                2 => windows.side_by_side::<R, 2>(columns, out),
-                _ => windows.side_by_side::<R, 0>(columns, out),
+        let columns = Taps::at(windows.columns, from);
+        let inner = &mut out[(from - first) * channels..(to - first) * channels];
+        for (block, out) in inner.chunks_mut(SIDE_BY_SIDE).enumerate() {
+            let start = columns.start * channels + block * SIDE_BY_SIDE * stride;
+            match stride {
+                1 => windows.side_by_side::<R, 1>(columns, start, out),
+                2 => windows.side_by_side::<R, 2>(columns, start, out),
+                _ => windows.side_by_side::<R, 0>(columns, start, out),
             }
         }
     }
 }
 
 impl<T: Copy> Windows<'_, T> {
+    /// Row number `index` under the windows.
+    #[inline(always)]
+    fn row(&self, index: usize) -> &[T] {
+        let len = self.width * self.channels;
+        &self.image[(self.rows.start + index * self.rows.step) * len..][..len]
+    }
+
     /// Reduces one window.
     #[inline(always)]
-    fn one<R: PoolFold<T>>(&self, columns: Taps) -> T {
-        let mut parts = [R::EMPTY; PARTS];
+    fn one<R: PoolFold<T>>(&self, columns: Taps, out: &mut [T]) {
         let count = self.rows.count * columns.count;
-        if count > 0 && columns.step == 1 && columns.count == self.width && self.rows.step == 1 {
-            contiguous::<T, R>(&self.plane[self.rows.start * self.width..][..count], &mut parts);
-        } else if count > 0 {
-            for k in 0..self.rows.count {
-                let row = &self.plane[(self.rows.start + k * self.rows.step) * self.width..][..self.width];
-                if columns.step == 1 {
-                    contiguous::<T, R>(&row[columns.start..][..columns.count], &mut parts);
-                } else {
-                    for x in row[columns.start..].iter().step_by(columns.step).take(columns.count) {
-                        parts[0] = R::add(parts[0], *x);
+        if let [out] = out {
+            let mut parts = [R::EMPTY; PARTS];
+            if count > 0 && columns.step == 1 && columns.count == self.width && self.rows.step == 1 {
+                contiguous::<T, R>(&self.image[self.rows.start * self.width..][..count], &mut parts);
+            } else if count > 0 {
+                for row in 0..self.rows.count {
+                    let row = &self.row(row)[columns.start..];
+                    if columns.step == 1 {
+                        contiguous::<T, R>(&row[..columns.count], &mut parts);
+                    } else {
+                        for x in row.iter().step_by(columns.step).take(columns.count) {
+                            parts[0] = R::add(parts[0], *x);
+                        }
                     }
                 }
             }
+            *out = R::finish(parts.into_iter().fold(R::EMPTY, R::merge), count);
+            return;
         }
-        R::finish(parts.into_iter().fold(R::EMPTY, R::merge), count)
+        for (block, out) in out.chunks_mut(SIDE_BY_SIDE).enumerate() {
+            let mut sums = [R::EMPTY; SIDE_BY_SIDE];
+            let sums = &mut sums[..out.len()];
+            for y in 0..self.rows.count {
+                let row = self.row(y);
+                for x in 0..columns.count {
+                    let pixel = (columns.start + x * columns.step) * self.channels + block * SIDE_BY_SIDE;
+                    for (sum, x) in sums.iter_mut().zip(&row[pixel..][..out.len()]) {
+                        *sum = R::add(*sum, *x);
+                    }
+                }
+            }
+            for (out, sum) in out.iter_mut().zip(sums) {
+                *out = R::finish(*sum, count);
+            }
+        }
     }
 
-    /// Reduces complete windows, `STRIDE` apart (0: any distance). The first one covers `columns`.
+    /// Reduces elements of complete windows, `STRIDE` apart in the image (0: any distance). The first tap of the first
+    /// one is element `start` of a row.
     #[inline(always)]
-    fn side_by_side<R: PoolFold<T>, const STRIDE: usize>(&self, columns: Taps, out: &mut [T]) {
+    fn side_by_side<R: PoolFold<T>, const STRIDE: usize>(&self, columns: Taps, start: usize, out: &mut [T]) {
         let stride = if STRIDE == 0 { self.columns.stride as usize } else { STRIDE };
         let mut sums = [R::EMPTY; SIDE_BY_SIDE];
         let (last, sums) = sums[..out.len()].split_last_mut().expect("a chunk has elements");
         let reach = sums.len() * stride;
         for k in 0..self.rows.count {
-            let row = &self.plane[(self.rows.start + k * self.rows.step) * self.width..][..self.width];
+            let row = self.row(k);
             for i in 0..columns.count {
-                let taps = &row[columns.start + i * columns.step..][..reach + 1];
+                let taps = &row[start + i * columns.step * self.channels..][..reach + 1];
                 for (sum, x) in sums.iter_mut().zip(taps.chunks_exact(stride)) {
                     *sum = R::add(*sum, x[0]);
                 }
@@ -229,46 +269,5 @@ fn contiguous<T: Copy, R: PoolFold<T>>(elements: &[T], parts: &mut [R::Sum; PART
     }
     for (part, x) in parts.iter_mut().zip(tail) {
         *part = R::add(*part, *x);
-    }
-}
-
-/// Reduces one window of an image with contiguous channels, for every channel.
-pub struct Pixel<'a, T, R> {
-    /// `[height, width, channels]`
-    pub image: &'a [T],
-    /// Pixels per row of the image.
-    pub width: usize,
-    /// The rows of the window.
-    pub rows: Taps,
-    /// The columns of the window.
-    pub columns: Taps,
-    /// One element per channel.
-    pub out: &'a mut [T],
-    /// The reduction.
-    pub reduction: PhantomData<R>,
-}
-
-impl<T: Copy, R: PoolFold<T>> Kernel for Pixel<'_, T, R> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let channels = self.out.len();
-        let count = self.rows.count * self.columns.count;
-        for (block, out) in self.out.chunks_mut(SIDE_BY_SIDE).enumerate() {
-            let mut sums = [R::EMPTY; SIDE_BY_SIDE];
-            let sums = &mut sums[..out.len()];
-            for y in 0..self.rows.count {
-                let row = (self.rows.start + y * self.rows.step) * self.width + self.columns.start;
-                for x in 0..self.columns.count {
-                    let pixel = (row + x * self.columns.step) * channels + block * SIDE_BY_SIDE;
-                    for (sum, x) in sums.iter_mut().zip(&self.image[pixel..][..out.len()]) {
-                        *sum = R::add(*sum, *x);
-                    }
-                }
-            }
-            for (out, sum) in out.iter_mut().zip(sums) {
-                *out = R::finish(*sum, count);
-            }
-        }
     }
 }

@@ -56,9 +56,17 @@ impl Rows<'_> {
                 let kept = StridedMatrix { data, lane_stride: depth.len(), depth_stride: 1 };
                 kept.copy(isa, 0..rows.len(), 0..depth.len(), stride, copied);
             }
-            Rows::Matrix(Matrix::Patches(Patches { image, matrix })) => with_floats!(Floats, *image, image => {
-                isa.run(CopyPatches { image, matrix, rows, depth, stride, out: &mut *copied });
-            }),
+            Rows::Matrix(Matrix::Patches(Patches { image, matrix })) if has_pixels(matrix) => {
+                with_floats!(Floats, *image, image => {
+                    isa.run(CopyPixels { image, matrix, rows, depth, stride, out: &mut *copied });
+                });
+            }
+            // A row is a panel of one lane.
+            Rows::Matrix(source) => {
+                for (row, out) in rows.zip(copied.chunks_exact_mut(stride)) {
+                    source.pack(isa, row..row + 1, depth.clone(), 1, &mut out[..depth.len()]);
+                }
+            }
         }
         Left { data: copied, stride, step: 1 }
     }
@@ -103,8 +111,13 @@ impl<T: Float> Kernel for Turn<'_, T> {
     }
 }
 
-/// Copies patches to rows, over a part of the depth.
-struct CopyPatches<'a, T> {
+/// Whether the channels of a tap are contiguous, in the image and in a patch.
+fn has_pixels(matrix: &PatchMatrix) -> bool {
+    matrix.channel_stride == 1 && !matrix.channels_first
+}
+
+/// Copies patches of pixels with contiguous channels to rows, over a part of the depth: often whole filter rows at once.
+struct CopyPixels<'a, T> {
     image: &'a [T],
     matrix: &'a PatchMatrix,
     rows: Range<usize>,
@@ -114,20 +127,11 @@ struct CopyPatches<'a, T> {
     out: &'a mut [f32],
 }
 
-impl<T: Float> Kernel for CopyPatches<'_, T> {
+impl<T: Float> Kernel for CopyPixels<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let contiguous = self.matrix.channel_stride == 1 && !self.matrix.channels_first;
-        if contiguous { self.channels(simd) } else { self.elements() }
-    }
-}
-
-impl<T: Float> CopyPatches<'_, T> {
-    /// Copies pixels whose channels are contiguous, often whole filter rows at once.
-    #[inline(always)]
-    fn channels<S: Simd>(self, simd: S) {
-        let CopyPatches { image: elements, matrix: m, rows, depth, stride, out } = self;
+        let CopyPixels { image: elements, matrix: m, rows, depth, stride, out } = self;
         let [high, wide] = m.out;
         let row_len = m.taps[1].len() * m.channels;
         // All taps of a filter row inside the image are contiguous.
@@ -186,25 +190,6 @@ impl<T: Float> CopyPatches<'_, T> {
                 if y == high {
                     (y, image) = (0, image + m.image_stride);
                 }
-            }
-        }
-    }
-
-    /// Copies element by element, with any strides.
-    #[inline(always)]
-    fn elements(self) {
-        let CopyPatches { image, matrix: m, rows, depth, stride, out } = self;
-        let [high, wide] = m.out;
-        for (row, out) in rows.zip(out.chunks_exact_mut(stride)) {
-            let (base, y, x) = (row / wide / high * m.image_stride, row / wide % high, row % wide);
-            for (k, out) in depth.clone().zip(out) {
-                let (channel, ty, tx) = m.tap(k);
-                let y = (y * m.step[0]) as isize + m.taps[0][ty];
-                let x = (x * m.step[1]) as isize + m.taps[1][tx];
-                let inside = (0..m.size[0] as isize).contains(&y) && (0..m.size[1] as isize).contains(&x);
-                let place =
-                    || base + channel * m.channel_stride + y as usize * m.strides[0] + x as usize * m.strides[1];
-                *out = if inside { image[place()].to_f32() } else { 0.0 };
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Env, Run};
 use crate::cpu::kernels::float::narrow;
-use crate::cpu::kernels::pool::{Average, Largest, Norm, Pixel, PlaneRow, PoolFold, Taps, Windows};
+use crate::cpu::kernels::pool::{Average, Largest, Norm, PoolFold, PoolRow, Taps, Windows};
 use crate::cpu::kernels::stored::Stored;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
@@ -57,48 +57,29 @@ impl Pool2dStep {
         self.input.batches as usize * self.input.channels as usize * self.output[0] * self.output[1]
     }
 
+    /// One unit of work is an output pixel. Planes are images of one channel.
     fn pool<T: Element, R: PoolFold<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
-        match self.layout {
-            InputLayout::Nchw => self.pool_planes::<T, R>(env, input, out),
-            InputLayout::Nhwc => self.pool_pixels::<T, R>(env, input, out),
-        }
-    }
-
-    /// Pools planes; one unit of work is a row of outputs.
-    fn pool_planes<T: Element, R: PoolFold<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
+        let channels = match self.layout {
+            InputLayout::Nchw => 1,
+            InputLayout::Nhwc => self.input.channels as usize,
+        };
         let (height, width) = (self.input.height as usize, self.input.width as usize);
-        let [rows, outputs] = self.output;
-        for_each_chunk(env.threads, out, outputs, 1, outputs.saturating_mul(self.cost), |first, out| {
-            for (row, out) in out.chunks_exact_mut(outputs).enumerate() {
-                let (plane, row) = ((first + row) / rows, (first + row) % rows);
+        let (size, [rows, columns]) = (height * width * channels, self.output);
+        for_each_chunk(env.threads, out, channels, 1, channels.saturating_mul(self.cost), |mut at, mut out| {
+            while !out.is_empty() {
+                let (image, row, first) = (at / columns / rows, at / columns % rows, at % columns);
+                let count = (columns - first).min(out.len() / channels);
+                let (now, rest) = std::mem::take(&mut out).split_at_mut(count * channels);
                 let windows = Windows {
-                    plane: &input[plane * height * width..][..height * width],
+                    image: &input[image * size..][..size],
                     width,
+                    channels,
                     rows: Taps::at(&self.slides[0], row),
                     columns: &self.slides[1],
                     inner: self.inner.clone(),
                 };
-                env.isa.run(PlaneRow { windows, out, reduction: PhantomData::<R> });
-            }
-        });
-    }
-
-    /// Pools pixels; one unit of work is an output pixel.
-    fn pool_pixels<T: Element, R: PoolFold<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
-        let channels = self.input.channels as usize;
-        let (width, size) = (self.input.width as usize, self.input_elements() / self.input.batches as usize);
-        for_each_chunk(env.threads, out, channels, 1, channels.saturating_mul(self.cost), |first, out| {
-            for (pixel, out) in out.chunks_exact_mut(channels).enumerate() {
-                let (row, column) = ((first + pixel) / self.output[1], (first + pixel) % self.output[1]);
-                let (batch, row) = (row / self.output[0], row % self.output[0]);
-                env.isa.run(Pixel {
-                    image: &input[batch * size..][..size],
-                    width,
-                    rows: Taps::at(&self.slides[0], row),
-                    columns: Taps::at(&self.slides[1], column),
-                    out,
-                    reduction: PhantomData::<R>,
-                });
+                env.isa.run(PoolRow { windows, first, out: now, reduction: PhantomData::<R> });
+                (at, out) = (at + count, rest);
             }
         });
     }
