@@ -185,12 +185,14 @@ impl Panels {
         [self.lanes, self.depth]
     }
 
+    /// Whether elements are float16, and copied to be multiplied.
+    pub fn is_half(&self) -> bool {
+        self.dtype == DataType::Float16
+    }
+
     /// The number of floats that [`extract`](Self::extract) needs room for.
     pub fn room(&self) -> usize {
-        match self.dtype {
-            DataType::Float32 => 0,
-            _ => self.width * depth_block(self.depth),
-        }
+        if self.is_half() { self.width * depth_block(self.depth) } else { 0 }
     }
 
     /// One depth block of the panel that starts at `lane`, as `[depth][width]`: in place, or widened into `room`.

@@ -121,13 +121,13 @@ impl Conv2dStep {
         fits && winograd.is_none()
     }
 
-    /// The properties that determine the tiles of a product, with packed or unpacked filters.
-    fn cutting(&self, patches: &PatchMatrix, packed: bool) -> Cutting {
+    /// The properties that determine the tiles of a product, with filters that are packed, unless the list is empty.
+    fn cutting(&self, patches: &PatchMatrix, packed: &[Panels]) -> Cutting {
         let (shape, matrices, is_f32) = (&self.shape, self.shape.matrices(), self.dtype == DataType::Float32);
-        let in_place = shape.is_pointwise();
+        let (in_place, copies_filter) = (shape.is_pointwise(), packed.first().is_none_or(Panels::is_half));
         let [copies_rows, packs_columns] = match shape.channels_last {
-            true => [!in_place, !packed],
-            false => [!packed, true],
+            true => [!in_place, copies_filter],
+            false => [copies_filter, true],
         };
         Cutting {
             batches: matrices.batches,
@@ -141,7 +141,7 @@ impl Conv2dStep {
     /// Recomputes the tiles of a product.
     fn cut(&mut self) {
         if let Method::Product { patches, packed, .. } = &self.method {
-            let new = self.cutting(&patches[0], !packed.is_empty()).grid(self.isa, self.threads);
+            let new = self.cutting(&patches[0], packed).grid(self.isa, self.threads);
             let Method::Product { grid, .. } = &mut self.method else { return };
             *grid = new;
         }
@@ -205,7 +205,7 @@ impl Conv2dStep {
     pub fn scratch_len(&self) -> usize {
         match &self.method {
             Method::Product { patches, packed, grid } => {
-                self.cutting(&patches[0], !packed.is_empty()).scratch_len(self.isa, grid) * self.threads
+                self.cutting(&patches[0], packed).scratch_len(self.isa, grid) * self.threads
             }
             Method::Depthwise { window, weights, grid } => {
                 let taps = self.shape.filter[0] * self.shape.filter[1];

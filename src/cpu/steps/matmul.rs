@@ -264,7 +264,7 @@ impl MatmulStep {
     /// Whether the left (`side` 0) or right operand is packed as float16, if it is packed.
     fn is_packed_half(&self, side: usize) -> Option<bool> {
         let packed = self.packed[side].as_ref()?;
-        Some(packed.matrices.iter().any(|panels| panels.room() > 0))
+        Some(packed.matrices.iter().any(Panels::is_half))
     }
 
     /// Whether `a` and `b` are packed.
