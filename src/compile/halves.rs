@@ -117,18 +117,31 @@ impl Choice<'_> {
                 // Moves elements: follows them.
                 halves.all(|(index, id)| is_wide(id) || index > 0 && self.is_small_constant(id))
             }
-            Operation::Fusion(Fusion::Attention(_)) => {
-                // Keys and values may be caches, or come from outside.
-                halves.all(|(index, id)| is_wide(id) || !matches!(index, 1 | 2))
+            op => {
+                let elements = |id: ValueId| self.graph.descriptor(id).elements();
+                let wide = node.inputs.iter().flatten().copied().filter(|&id| is_wide(id));
+                let most = node.outputs.iter().copied().chain(wide).map(elements).max().unwrap_or(0);
+                halves.all(|(index, id)| match self.graph.value(id).constant() {
+                    _ if is_wide(id) => true,
+                    Some(_) => self.is_small_constant(id) || packs(op, index),
+                    // Right operands of products may be caches, or come from outside.
+                    None => !is_cache(&id) && !is_right(op, index) && elements(id) <= most,
+                })
             }
-            op => halves.all(|(index, id)| {
-                self.graph.value(id).constant().is_none() || self.is_small_constant(id) || packs(op, index)
-            }),
         }
     }
 
     fn is_small_constant(&self, id: ValueId) -> bool {
         self.graph.value(id).constant().is_some() && self.graph.descriptor(id).elements() <= MAX_SMALL
+    }
+}
+
+/// Whether the operand at `index` is one that all rows of a product or all queries read.
+fn is_right(op: &Operation, index: usize) -> bool {
+    match op {
+        Api(Op::Matmul(_) | Op::Gemm(_)) => index == 1,
+        Operation::Fusion(Fusion::Attention(_)) => matches!(index, 1 | 2),
+        _ => false,
     }
 }
 
@@ -285,11 +298,14 @@ mod tests {
     }
 
     #[test]
-    fn single_operators_casts_and_large_tables_stay() {
+    fn single_operators_casts_and_large_operands_stay() {
         for text in [
             "%0 = input x float16 [2, 3]\n%1 = relu %0\noutput y = %1\n",
             "%0 = input x float16 [2, 3]\n%1 = cast %0\n%2 = relu %1\n%3 = cast %2 dataType=float16\n%4 = transpose %3\n\
              output y = %4\n",
+            "%0 = input q float16 [2, 8]\n%1 = input k float16 [8, 4]\n%2 = relu %0\n%3 = matmul %2 %1\n%4 = relu %3\n\
+             output y = %4\n",
+            "%0 = input x float16 [4, 64]\n%1 = reduceMax %0 axes=[1]\n%2 = exp %1\noutput y = %2\n",
             "%0 = input x int32 [5]\n%1 = constant float16 [300, 256]\n%2 = gather %1 %0\noutput y = %2\n",
         ] {
             assert_eq!(after(text), text);

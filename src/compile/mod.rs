@@ -72,11 +72,6 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
         }
         tidy(graph, target, passes, evaluate)?;
     }
-    if passes.halves {
-        // Must run after attention is one operator, which may read caches.
-        halves::widen_halves(graph)?;
-        check(graph);
-    }
     if passes.rows {
         rows::keep_rows(graph, target);
         check(graph);
@@ -87,6 +82,11 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
         affine::absorb_affine(graph);
         check(graph);
         tidy(graph, target, passes, evaluate)?;
+    }
+    if passes.halves {
+        // Must run after attention is one operator, which may read caches, and after filters are folded.
+        halves::widen_halves(graph)?;
+        check(graph);
     }
     if passes.layout {
         layout::channels_last(graph);

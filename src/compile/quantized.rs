@@ -14,7 +14,7 @@ use crate::memory::elements;
 use crate::ops::conv2d::Conv2dAttributes;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::pad::PaddingMode;
-use crate::ops::pool2d::PoolKind;
+use crate::ops::pool2d::{Pool2d, Pool2dAttributes, PoolKind, Rounding};
 use crate::ops::quantize::Quantize;
 use crate::ops::quantized::{MAX_DEPTH, Product, Quantized, Scale, is_single};
 use crate::ops::resample2d::InterpolationMode;
@@ -91,8 +91,8 @@ fn is_byte(graph: &Graph, id: ValueId) -> bool {
     matches!(graph.descriptor(id).dtype, DataType::Int8 | DataType::Uint8)
 }
 
-/// Moves `dequantizeLinear` after `transpose()` and `reshape()`, which then move bytes instead of floats, and if `all`, after
-/// other operators that only move elements or choose among them.
+/// Moves `dequantizeLinear` after `transpose()` and `reshape()`, which then move bytes instead of floats, and if `all`,
+/// after other operators that only move elements or choose among them.
 pub(super) fn sink(graph: &mut Graph, all: bool) -> Result<()> {
     let mut producers: Vec<Option<usize>> = vec![None; graph.values.len()];
     let mut nodes: Vec<Node> = Vec::new();
@@ -139,6 +139,18 @@ struct Moved {
     parameters: [(ValueId, Vec<Dim>); 2],
 }
 
+/// Whether every window of a pool has an element of the image: the maximum of none is the lowest value of the type,
+/// which bytes have no scale for.
+fn sees_image(op: &Pool2d) -> bool {
+    let Pool2dAttributes { padding, window_dimensions, output_sizes, output_shape_rounding, .. } = &op.attributes;
+    let is_below = |(side, padding): (usize, &Dim)| match window_dimensions {
+        _ if *padding == 0 => true,
+        Some(window) => *padding < window[side / 2],
+        None => false,
+    };
+    *output_shape_rounding == Rounding::Floor && output_sizes.is_none() && padding.iter().enumerate().all(is_below)
+}
+
 /// How `node` moves bytes, if it reads the results of `dequantizeLinear` and these have one scale, which follows the
 /// elements.
 fn moved(graph: &Graph, nodes: &[Node], producers: &[Option<usize>], node: &Node, all: bool) -> Result<Option<Moved>> {
@@ -152,9 +164,9 @@ fn moved(graph: &Graph, nodes: &[Node], producers: &[Option<usize>], node: &Node
         Api(Op::Transpose(_)) => true,
         Api(Op::Reshape(_)) => single,
         _ if !single || !all || node.outputs.len() != 1 => false,
-        Api(Op::Slice(_) | Op::Expand(_) | Op::Reverse(_) | Op::Tile(_) | Op::Concat(_)) => true,
+        Api(Op::Slice(_) | Op::Reverse(_) | Op::Tile(_) | Op::Concat(_)) => true,
         Api(Op::Resample2d(op)) => op.mode == InterpolationMode::NearestNeighbor,
-        Api(Op::Pool2d(op)) => op.kind == PoolKind::Max && scale_of(graph, first)?.is_some(),
+        Api(Op::Pool2d(op)) => op.kind == PoolKind::Max && sees_image(op) && scale_of(graph, first)?.is_some(),
         Api(Op::Pad(op)) => match scale_of(graph, first)? {
             _ if op.mode != PaddingMode::Constant => true,
             Some(scale) if op.value.to_f64() == 0.0 => {

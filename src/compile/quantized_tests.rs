@@ -379,11 +379,14 @@ fn operators_that_choose_elements_of_one_scale_move_bytes() {
 }
 
 #[test]
-fn bytes_of_different_scales_are_not_concatenated_nor_interpolated() {
+fn values_that_bytes_of_one_scale_cannot_hold_stay_floats() {
     for (value, axes) in [
         ("concat %3 %5 axis=2", ""),
         ("resample2d %3 mode=linear sizes=[8, 8]", "axes=[1, 2]"),
         ("pad %3 beginningPadding=[0, 1, 0, 0] endingPadding=[0, 0, 0, 0] value=1", ""),
+        // Windows without an element of the image have a maximum of -Infinity.
+        ("maxPool2d %3 windowDimensions=[1, 1] padding=[1, 1, 1, 1]", "layout=nhwc"),
+        ("maxPool2d %3 windowDimensions=[2, 2] strides=[5, 5] outputShapeRounding=ceil", "layout=nhwc"),
     ] {
         let mut graph = parse(&format!(
             "%0 = input x int8 [1, 4, 4, 2]

@@ -86,12 +86,12 @@ passes! {
     simplify,
     /// Replaces decomposed patterns of many operators by one.
     patterns,
-    /// Computes in float32 what float16 operators only pass on to others.
-    halves,
     /// Computes only the rows that slices and gathers keep.
     rows,
     /// Merges operators that scale, shift and pad into convolutions.
     affine,
+    /// Computes in float32 what float16 operators only pass on to others.
+    halves,
     /// Lets convolutional networks compute with channels last.
     layout,
     /// Replaces products of quantized tensors by operators on integers.

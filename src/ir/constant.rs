@@ -13,7 +13,7 @@ pub enum Constant {
     Owned(Arc<Buffer>),
     /// In a memory-mapped file, or in memory that another owner holds: read when needed.
     Mapped(Mapped),
-    /// Of a type that WebNN lacks: widened when read.
+    /// Stored in another type than its own, such as one that WebNN lacks: widened when read.
     Widened(Widened),
 }
 

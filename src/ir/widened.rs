@@ -19,7 +19,7 @@ const PIECE_BYTES: usize = 256 << 10;
 pub enum FileType {
     /// The upper half of a float32.
     Bfloat16,
-    /// A float16, where a model casts it to float32.
+    /// A float16, where a model casts it to float32, or the compiler computes in float32.
     Float16,
     /// A float64.
     Double,

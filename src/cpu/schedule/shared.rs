@@ -162,7 +162,7 @@ pub fn for_each_column_block<T: Send>(
     threads.split(matrices * grains, 1, cost * grain.min(columns), |mut range| {
         while !range.is_empty() {
             let (matrix, first) = (range.start / grains, range.start % grains);
-            let end = grains.min(first + range.len().min(most / grain));
+            let end = grains.min(first + range.len().min((most / grain).max(1)));
             range.start += end - first;
             let own = first * grain..columns.min(end * grain);
             let start = matrix * rows * columns + own.start;

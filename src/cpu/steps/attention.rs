@@ -10,7 +10,7 @@ use crate::cpu::schedule::shared::split_with;
 use crate::cpu::simd::Isa;
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Element};
-use crate::memory::SharedMut;
+use crate::memory::{SharedMut, bytes_of_mut, elements_mut};
 use crate::ops::attention::{Attention, MAX_MASKS, MaskKind, Places};
 use half::f16;
 use std::ops::Range;
@@ -64,16 +64,38 @@ impl AttentionStep {
         if self.sizes.are_streamed() { all.next_multiple_of(16) } else { 0 }
     }
 
+    /// The keys seen by any query of each matrix, or by any query at all if they are the same: the queries of a thread
+    /// depend on the number of threads, and results must not.
+    fn seen_by_all(&self, env: &Env, io: &Io, seen: &mut [[u32; 2]]) {
+        let is_same = self.op.masks.iter().all(|mask| mask.places.batch.iter().all(|stride| *stride == 0));
+        for matrix in 0..seen.len() {
+            seen[matrix] = match is_same && matrix > 0 {
+                true => seen[0],
+                false => {
+                    let Range { start, end } = self.seen(env, &self.masks(io, matrix, 0), self.sizes.rows);
+                    [start as u32, end as u32]
+                }
+            };
+        }
+    }
+
     /// Streams a few queries of several matrices at once through a range of keys, and combines the results for all
-    /// ranges.
+    /// ranges that any query sees.
     fn stream<T: Float>(&self, env: &Env, io: &mut Io) {
         let (op, sizes, len) = (&self.op, self.sizes, partial_len(self.sizes.columns));
         let [query, key, value] = [0, 1, 2].map(|index| io.input::<T>(index));
         let (partials, scratch) = io.scratch::<f32>().split_at_mut(self.partials_len());
+        let (seen, scratch) = scratch.split_at_mut((2 * op.matrices()).next_multiple_of(16));
         let (shared, out) = (SharedMut::new(partials), SharedMut::new(io.output::<T>()));
-        let (all, ranges) = (op.matrices() * sizes.rows, sizes.ranges());
-        let cost = sizes.keys / ranges * (sizes.depth + sizes.columns);
         let io = &*io;
+        let seen = &mut elements_mut::<u32>(bytes_of_mut(seen)).as_chunks_mut().0[..op.matrices()];
+        self.seen_by_all(env, io, seen);
+        let seen = &*seen;
+        let first = seen.iter().map(|&[start, _]| start).min().unwrap_or(0) as usize;
+        let end = seen.iter().map(|&[_, end]| end).max().unwrap_or(0) as usize;
+        let (all, first_range) = (op.matrices() * sizes.rows, sizes.range_of(first));
+        let ranges = sizes.range_of(end - 1) + 1 - first_range;
+        let cost = (end - first) / ranges * (sizes.depth + sizes.columns);
         // Queries that share keys stay together if there are enough others: each thread that has one of them reads all
         // of their keys.
         let grain = if op.matrices() * ranges >= env.threads.count() { sizes.rows } else { 1 };
@@ -83,6 +105,7 @@ impl AttentionStep {
             while next < items.end {
                 let (begin, range) = (next, next / all);
                 let end = items.end.min((range + 1) * all);
+                let keys = |matrix: usize| seen[matrix][0] as usize..seen[matrix][1] as usize;
                 let heads: [Option<StreamedHead<T>>; MAX_STREAMED] = std::array::from_fn(|_| {
                     let (matrix, first) = (next % all / sizes.rows, next % sizes.rows);
                     let queries = (sizes.rows - first).min(end - next);
@@ -92,9 +115,7 @@ impl AttentionStep {
                         query: self.matrix(query, &op.query, matrix, first),
                         key: self.matrix(key, &op.key, matrix, 0),
                         value: self.matrix(value, &op.value, matrix, 0),
-                        // The keys seen by any query of the matrix: the queries of this call depend on the number of
-                        // threads, and results must not.
-                        keys: sizes.range(range, &self.seen(env, &self.masks(io, matrix, 0), sizes.rows)),
+                        keys: sizes.range(first_range + range, &keys(matrix)),
                         masks: self.masks(io, matrix, first),
                     })
                 });
@@ -245,7 +266,9 @@ impl Run for AttentionStep {
     }
 
     fn scratch_bytes(&self, threads: usize) -> usize {
-        (self.partials_len() + self.slot().next_multiple_of(16) * threads) * size_of::<f32>()
+        let seen = if self.sizes.are_streamed() { 2 * self.op.matrices() } else { 0 };
+        (self.partials_len() + seen.next_multiple_of(16) + self.slot().next_multiple_of(16) * threads)
+            * size_of::<f32>()
     }
 
     fn run(&self, env: &Env, io: &mut Io) {

@@ -68,6 +68,11 @@ impl Sizes {
         self.keys.div_ceil(RANGE)
     }
 
+    /// The index of the range with a key.
+    pub fn range_of(&self, key: usize) -> usize {
+        key / RANGE
+    }
+
     /// The part of `keys` in the range at `index`.
     pub fn range(&self, index: usize, keys: &Range<usize>) -> Range<usize> {
         keys.start.max(index * RANGE)..keys.end.min((index + 1) * RANGE)
