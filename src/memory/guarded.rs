@@ -1,5 +1,5 @@
-//! Memory for tests that ends at a page which nobody can read or write: a kernel that goes beyond the end of an operand
-//! is killed there, instead of reading what happens to follow.
+//! Memory for tests, followed by an unreadable page: a kernel that reads or writes past the end of an operand crashes
+//! instead of using whatever is there.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -46,7 +46,7 @@ impl GuardedPages {
         if !is_on() {
             return None;
         }
-        // SAFETY: asks for a number; new pages, of which the last one becomes unreadable, belong to nobody else.
+        // SAFETY: the calls ask for a number, map new pages, and protect the last of them, which nothing uses.
         unsafe {
             let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
             let mapped = len.next_multiple_of(page) + page;

@@ -33,7 +33,7 @@ unsafe fn turn_part<S: Simd, T: Float>(
     }
 }
 
-/// [`turn_part`], which makes the usual sizes constant.
+/// The body of [`turn_part`], which passes the usual sizes as constants.
 ///
 /// # Safety
 /// As for [`turn_part`].

@@ -91,9 +91,9 @@ impl Rounding {
         row.chunks_exact(self.piece_len()).all(|piece| !self.end_of(piece).0.is_nan())
     }
 
-    /// Rounds whole blocks of a row, or its last ones. To 8 bits: to multiples of 1/127 of the largest magnitude of each block. To 24 bits: to multiples
-    /// of a power of two that is about 2^-22 of that magnitude at most: integers stay exact, and so do floats with few
-    /// bits that are not much smaller.
+    /// Rounds whole blocks of a row, or its last ones. To 8 bits: to multiples of 1/127 of the largest magnitude of
+    /// each block. To 24 bits: to multiples of a power of two that is about 2^-22 of that magnitude at most: integers
+    /// stay exact, and so do floats with few bits that are not much smaller.
     ///
     /// # Panics
     /// If `to` is too short.
@@ -234,8 +234,8 @@ fn largest_lane<S: Simd>(simd: S, v: S::F32) -> f32 {
 /// The largest magnitude that integers stand for: that of three digits of 8 bits, and less than of two of 12 bits.
 const LARGEST: f32 = (127 << 16 | 127 << 8 | 127) as f32;
 
-/// The least power of two `s` with `most <= s * LARGEST`: 0 for 0. Meaningless for subnormal or non-finite numbers, whose rows stay
-/// floats.
+/// The least power of two `s` with `most <= s * LARGEST`: 0 for 0. Meaningless for subnormal or non-finite numbers,
+/// whose rows stay floats.
 #[inline(always)]
 fn step(most: f32) -> f32 {
     let step = f32::from_bits(most.to_bits() & f32::INFINITY.to_bits()) / (1 << 22) as f32;

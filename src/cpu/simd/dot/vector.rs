@@ -32,7 +32,7 @@ impl ToBytes {
     }
 }
 
-/// The order of eight integers of which the even ones come first: of bytes, twice, and of bytes of 16-bit integers.
+/// A byte shuffle that puts the even ones of eight integers first: for bytes (twice), and for integers of 16 bits.
 pub(super) const EVENS_FIRST: [[u8; 16]; 2] =
     [[0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15], [0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15]];
 
