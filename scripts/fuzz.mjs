@@ -26,6 +26,8 @@ const SAME_BYTES = ['--format=ustar', '--sort=name', '--mtime=@0', '--owner=0', 
 /**
  * Limits for a single allocation and for the time of one input. The target itself checks the sum of allocations; with
  * the sanitizer, everything takes many times longer.
+ *
+ * @type {Record<string, string[]>}
  */
 const LIMITS = {
   onnx: ['-malloc_limit_mb=64', '-timeout=25', '-rss_limit_mb=4096', '-max_len=65536'],
