@@ -22,6 +22,7 @@ test('a description lists the graph as given, as compiled for the CPU, and its s
     'patterns',
     'rows',
     'affine',
+    'halves',
     'layout',
     'quantized',
     'weights',
