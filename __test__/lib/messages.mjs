@@ -42,7 +42,7 @@ export const faultsOfArgument = (message) => [
 /** Messages in JavaScript: strings passed to a function that creates an error. */
 const IN_JAVASCRIPT = /(?:Error|Failure|dataError|invalid)\((?:'\w+', )?(?:`((?:[^`\\]|\\.)*)`|'((?:[^'\\\n]|\\.)*)')/g;
 
-/** Format strings in Rust, most of which are messages. */
+/** The format strings of the Rust sources. Most of them are error messages. */
 const IN_RUST = /format(?:_args)?!\(\s*"((?:[^"\\]|\\[^])*)"/g;
 
 /** Programs, of shaders and graphs. */

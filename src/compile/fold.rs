@@ -5,7 +5,7 @@ use super::simplify::does_nothing;
 use super::views::{View, view};
 use crate::dtype::DataType;
 use crate::error::Result;
-use crate::ir::{Constant, FileType, Graph, Node, Source, ValueId, Widened};
+use crate::ir::{Constant, Graph, Node, Source, ValueId, Widened};
 use crate::ops::elementwise::Elementwise;
 use crate::ops::{Api, Op};
 use std::collections::HashSet;
@@ -75,8 +75,7 @@ fn widened(graph: &Graph, node: &Node) -> Option<Vec<Constant>> {
     let operand = node.inputs[0].filter(|_| node.is_plain())?;
     match (graph.descriptor(operand).dtype, graph.value(operand).constant()?) {
         (DataType::Float16, Constant::Mapped(window)) => {
-            let count = graph.descriptor(operand).elements();
-            Some(vec![Constant::Widened(Widened::new(window.clone(), FileType::Float16, count))])
+            Some(vec![Constant::Widened(Widened::of_halves(window.clone()))])
         }
         _ => None,
     }

@@ -6,7 +6,7 @@
 
 use crate::dtype::DataType;
 use crate::error::Result;
-use crate::ir::{Constant, FileType, Graph, Node, Source, ValueId, Widened};
+use crate::ir::{Constant, Graph, Node, Source, ValueId, Widened};
 use crate::memory::{Backing, Buffer, Mapped};
 use crate::ops::elementwise::Elementwise;
 use crate::ops::{Api, Fusion, Op, Operation};
@@ -243,8 +243,7 @@ fn widened(constant: &Constant) -> Result<Constant> {
         Constant::Mapped(window) => window.clone(),
         Constant::Widened(_) => unreachable!("no type is widened to float16"),
     };
-    let count = stored.len() / size_of::<half::f16>();
-    Ok(Constant::Widened(Widened::new(stored, FileType::Float16, count)))
+    Ok(Constant::Widened(Widened::of_halves(stored)))
 }
 
 /// Bytes that others share.

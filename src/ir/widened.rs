@@ -120,6 +120,12 @@ impl Widened {
         Widened { stored, from, range: 0..count }
     }
 
+    /// The float16 numbers in `stored`.
+    pub fn of_halves(stored: Mapped) -> Widened {
+        let count = stored.len() * 8 / FileType::Float16.bits();
+        Widened::new(stored, FileType::Float16, count)
+    }
+
     /// The stored bytes, including those of elements outside of [`range`](Self::range).
     pub fn stored(&self) -> &Mapped {
         &self.stored

@@ -64,6 +64,11 @@ impl AttentionStep {
         if self.sizes.are_streamed() { all.next_multiple_of(16) } else { 0 }
     }
 
+    /// Scratch length in floats for the keys that each matrix sees.
+    fn seen_len(&self) -> usize {
+        if self.sizes.are_streamed() { (2 * self.op.matrices()).next_multiple_of(16) } else { 0 }
+    }
+
     /// The keys seen by any query of each matrix, or by any query at all if they are the same: the queries of a thread
     /// depend on the number of threads, and results must not.
     fn seen_by_all(&self, env: &Env, io: &Io, seen: &mut [[u32; 2]]) {
@@ -85,7 +90,7 @@ impl AttentionStep {
         let (op, sizes, len) = (&self.op, self.sizes, partial_len(self.sizes.columns));
         let [query, key, value] = [0, 1, 2].map(|index| io.input::<T>(index));
         let (partials, scratch) = io.scratch::<f32>().split_at_mut(self.partials_len());
-        let (seen, scratch) = scratch.split_at_mut((2 * op.matrices()).next_multiple_of(16));
+        let (seen, scratch) = scratch.split_at_mut(self.seen_len());
         let (shared, out) = (SharedMut::new(partials), SharedMut::new(io.output::<T>()));
         let io = &*io;
         let seen = &mut elements_mut::<u32>(bytes_of_mut(seen)).as_chunks_mut().0[..op.matrices()];
@@ -266,9 +271,7 @@ impl Run for AttentionStep {
     }
 
     fn scratch_bytes(&self, threads: usize) -> usize {
-        let seen = if self.sizes.are_streamed() { 2 * self.op.matrices() } else { 0 };
-        (self.partials_len() + seen.next_multiple_of(16) + self.slot().next_multiple_of(16) * threads)
-            * size_of::<f32>()
+        (self.partials_len() + self.seen_len() + self.slot().next_multiple_of(16) * threads) * size_of::<f32>()
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
