@@ -31,6 +31,7 @@ export const COMMANDS = {
     'gpu-kernels': { title: 'products of matrices on a GPU', ...cargoBench('gpu-kernels') },
     'graph-loading': { title: 'loading a graph of a language model’s size', ...cargoBench('graph-loading') },
     plans: { title: 'what new sizes of a model cost, beside known ones; a model', ...cargoBench('plans') },
+    'instruction-sets': { title: 'models with each instruction set of this processor', run: ['node', 'bench/instruction-sets/run.mjs'] },
     limits: {
       title: 'what the processor and the memory of this machine can do at most; numbers of threads',
       run: ['cargo', 'run', '--release', '--manifest-path', 'bench/limits/Cargo.toml', '--target-dir', 'target/bench/limits', '--'],

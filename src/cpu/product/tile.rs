@@ -27,10 +27,12 @@ const STREAMED_ROWS: usize = 8;
 /// Prefetch distance in bytes of a panel: 4 KiB take some 300 ns at 13 GB/s, longer than the latency of a line. With
 /// several panels at once, half of that was as good or better, and left fewer prefetched lines unused.
 ///
-/// A single row does without: its loads run far enough ahead by themselves. A prefetch occupies one of the 10 to 16 missing
-/// lines that a core can track until the line arrives (16 lines per 100 ns are 10 GB/s), and ran farther ahead than
-/// the prefetchers behind the second-level cache, which can track more. On a Zen 5 core, one row was as fast without
-/// prefetches or up to 10 % faster; four and eight rows took 25 to 45 % longer.
+/// A single row of float32 does without: its loads run far enough ahead by themselves. A prefetch occupies one of the 10
+/// to 16 missing lines that a core can track until the line arrives (16 lines per 100 ns are 10 GB/s), and ran farther
+/// ahead than the prefetchers behind the second-level cache, which can track more. On a Zen 5 core, one row was as fast
+/// without prefetches or up to 10 % faster; four and eight rows took 25 to 45 % longer. Loads of 16-bit panels are half a
+/// line each, so as many of them run half as far ahead: the products of a token with float16 weights took 9.5 ms with
+/// prefetches and 12.4 ms without them.
 const AHEAD: usize = 4 << 10;
 
 /// Bytes of a cache line.
@@ -240,7 +242,8 @@ impl<'a> Tiles<'a> {
                 let ahead = jump + ahead as isize;
                 for _ in 0..depths {
                     for index in 0..PANELS {
-                        let lines = if ROWS > 1 { (wide * size_of::<T>()).div_ceil(LINE) } else { 0 };
+                        let lines =
+                            if ROWS > 1 || size_of::<T>() < 4 { (wide * size_of::<T>()).div_ceil(LINE) } else { 0 };
                         for line in 0..lines {
                             let line = ahead + (line * LINE / size_of::<T>()) as isize;
                             simd.prefetch_l2(at[index].wrapping_offset(line).cast());
