@@ -5,21 +5,16 @@
 import { arrayFromNumbers, elementCount } from 'webnn-node-text/elements';
 import { randomNumbers, randomTensor } from 'webnn-node-text/random';
 import * as onnx from '../../__test__/onnx/model-writer.mjs';
+import { ELEMENT_TYPES as COMMON_TYPES } from '../zoo/network.mjs';
 
-/** Element types of ONNX by name. @type {Record<string, number>} */
+/** Element types of ONNX by name. */
 export const ELEMENT_TYPES = {
-  float32: onnx.FLOAT,
-  uint8: onnx.UINT8,
-  int8: onnx.INT8,
+  ...COMMON_TYPES,
   uint16: onnx.UINT16,
   int16: onnx.INT16,
-  int32: onnx.INT32,
-  int64: onnx.INT64,
   bool: onnx.BOOL,
-  float16: onnx.FLOAT16,
   float64: onnx.DOUBLE,
   uint32: onnx.UINT32,
-  uint64: 13,
 };
 
 /**
@@ -180,7 +175,7 @@ export function modelOf({ name: title, row: [, operator, operands, attributes = 
     }
     const name = `${operand.role === 'feed' ? 'x' : 'w'}${count++}`;
     const tensor = tensorOf(operand, seedOf(`${title} ${name}`));
-    const elementType = ELEMENT_TYPES[operand.dataType];
+    const elementType = ELEMENT_TYPES[/** @type {keyof typeof ELEMENT_TYPES} */ (operand.dataType)];
     if (operand.role === 'feed') {
       feeds[name] = tensor;
       model.inputs.push(onnx.value(name, elementType, operand.shape));

@@ -1,6 +1,6 @@
 // Operators of one element, or of one from each operand.
 
-import { casesOf, feed, filled, float, int, w, weight, x } from '../case.mjs';
+import { casesOf, ELEMENT_TYPES, feed, filled, float, int, w, weight, x } from '../case.mjs';
 
 /** The hidden layer of a transformer, and an image of a convolutional network: 393,216 and 200,704 elements. */
 const HIDDEN = /** @type {const} */ ([128, 3072]);
@@ -208,17 +208,16 @@ const CASTS = [
   ['bool', 'uint8'],
 ];
 
-/** Element types by name, as the attribute `to` has them. */
-const TO = { float32: 1, uint8: 2, int8: 3, int32: 6, int64: 7, bool: 9, float16: 10, float64: 11 };
+/** What the attribute `to` has. @param {string} type */
+const to = (type) => ({ to: ELEMENT_TYPES[/** @type {keyof typeof ELEMENT_TYPES} */ (type)] });
 
 export const CASTED = casesOf('casts', [
-  ...CASTS.map(([from, to, values]) => {
-    const attributes = { to: TO[/** @type {keyof typeof TO} */ (to)] };
-    return /** @type {import('../case.mjs').Row} */ ([`${from} to ${to}, 512x512`, 'Cast', [feed(from, [512, 512], values)], attributes]);
-  }),
-  ['float32 to float16, 1024x1024', 'Cast', [x(1024, 1024)], { to: TO.float16 }],
-  ['float32 to uint8, 1024x1024', 'Cast', [feed('float32', [1024, 1024], [0, 255])], { to: TO.uint8 }],
-  ['float32 to bool, 1024x1024', 'Cast', [x(1024, 1024)], { to: TO.bool }],
-  ['uint8 to float32, 640x640x3', 'Cast', [feed('uint8', [1, 640, 640, 3])], { to: TO.float32 }],
-  ['int64 to float32, 128', 'Cast', [feed('int64', [1, 128])], { to: TO.float32 }],
+  ...CASTS.map(
+    ([from, type, values]) => /** @type {import('../case.mjs').Row} */ ([`${from} to ${type}, 512x512`, 'Cast', [feed(from, [512, 512], values)], to(type)]),
+  ),
+  ['float32 to float16, 1024x1024', 'Cast', [x(1024, 1024)], to('float16')],
+  ['float32 to uint8, 1024x1024', 'Cast', [feed('float32', [1024, 1024], [0, 255])], to('uint8')],
+  ['float32 to bool, 1024x1024', 'Cast', [x(1024, 1024)], to('bool')],
+  ['uint8 to float32, 640x640x3', 'Cast', [feed('uint8', [1, 640, 640, 3])], to('float32')],
+  ['int64 to float32, 128', 'Cast', [feed('int64', [1, 128])], to('float32')],
 ]);
