@@ -22,7 +22,7 @@ Runs models of one operator, compares their results and then their times with on
 
   --filter RE      only cases whose name matches; a name begins with the family
   --threads LIST   numbers of threads, separated by commas (1 and 2, or 1 on a single processor)
-  --samples N      turns of each engine with each case and number of threads (5)
+  --samples N      turns of each engine with each case and number of threads (3)
   --against NAME   onnxruntime-node, or none: then results are not compared (onnxruntime-node)
   --from FOLDER    with an installed onnxruntime-node, instead of one that is installed in bench/
   --tiny           one run of everything, without pauses: does everything run?
@@ -38,7 +38,7 @@ const RESULTS = fileURLToPath(new URL('RESULTS.md', import.meta.url));
 const OPTIONS = /** @satisfies {import('node:util').ParseArgsOptionsConfig} */ ({
   filter: { type: 'string', default: '' },
   threads: { type: 'string', default: availableParallelism() > 1 ? '1,2' : '1' },
-  samples: { type: 'string', default: '5' },
+  samples: { type: 'string', default: '3' },
   against: { type: 'string', default: PEER },
   from: { type: 'string' },
   tiny: { type: 'boolean', default: false },
