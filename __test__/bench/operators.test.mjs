@@ -6,7 +6,7 @@ import test from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { elementCount } from 'webnn-node-text/elements';
 import { inspectModel } from 'webnn-node/onnx';
-import { casesOf, feed, floats, ints, modelOf, node, weight, x } from '../../bench/operators/case.mjs';
+import { casesOf, feed, floats, ints, modelOf, node, resultsOf, weight, x } from '../../bench/operators/case.mjs';
 import { CASES } from '../../bench/operators/catalog.mjs';
 import { deviationOf, Engine, Measurement } from '../../bench/operators/measure.mjs';
 import { notesOf, resultsMarkdown, speedAlone, speedOf, tablesOf } from '../../bench/operators/report.mjs';
@@ -21,11 +21,11 @@ const pathOf = (file) => fileURLToPath(new URL(`../../bench/operators/${file}`, 
 const FEW = 100_000;
 
 /** Whether a model has something to compute in each run. */
-const isFed = (operand) => operand !== null && (operand.role === 'node' ? operand.operands.some(isFed) : operand.role === 'feed');
+const isFed = (operand) => operand !== null && (operand.role === 'result' ? operand.of.operands.some(isFed) : operand.role === 'feed');
 
 const sizeOf = (operand) => {
   if (operand === null) return 0;
-  return operand.role === 'node' ? operand.operands.reduce((sum, one) => sum + sizeOf(one), 0) : elementCount(operand.shape);
+  return operand.role === 'result' ? operand.of.operands.reduce((sum, one) => sum + sizeOf(one), 0) : elementCount(operand.shape);
 };
 
 test('each case has a name of its own, and an operand that is fed', () => {
@@ -78,6 +78,16 @@ test('operands may be other operators, have values, or be left out', () => {
   assert.ok(Array.from(data, Number).every((value) => value >= 5 && value <= 6));
   const { operators, unsupported } = inspectModel(bytes);
   assert.deepEqual([operators, unsupported], [{ Mul: 1, Resize: 1 }, []]);
+});
+
+test('an operand may be taken twice, and other operators may have several results', () => {
+  const data = x(2, 2);
+  const [values, places] = resultsOf('TopK', [data, ints(1)], ['float32', 'int64']);
+  const [one] = casesOf('family', [['twice', 'GatherElements', [node('Add', [data, values]), places], { axis: 1 }]]);
+  const { bytes, feeds } = modelOf(one);
+  assert.equal(Object.keys(feeds).length, 1);
+  const { operators, unsupported } = inspectModel(bytes);
+  assert.deepEqual([operators, unsupported], [{ TopK: 1, Add: 1, GatherElements: 1 }, []]);
 });
 
 const tensor = (dataType, data) => ({ dataType, shape: [data.length], data });
@@ -199,7 +209,7 @@ const run = () => ({
     timed('pools', 'MaxPool b', [0.01, 0.04], [0.01, 0.02], [0.004, 0.02]),
     timed('softmax', 'Softmax', [2, 1.6], [1, 0.8], [null, 0.02]),
     { family: 'pools', name: 'pools: MaxPool c', status: 'wrong', reason: 'webnn-node is\noff', times: {} },
-    { family: 'softmax', name: 'softmax: Other', status: 'refused', engine: 'webnn-node', reason: 'no | such', times: {} },
+    { family: 'softmax', name: 'softmax: Other', status: 'refused', engine: 'webnn-node', reason: 'webnn-node: no | such', times: {} },
   ],
 });
 
@@ -252,8 +262,8 @@ test('RESULTS.md has the machine, the tables, and what was not timed', () => {
   assert.match(text, /2026-11-26, CPU 1, 2 processors, Linux, Node v20\. webnn-node 0\.1\.0, onnxruntime-node 1\.30\.0\./);
   assert.match(text, /npm run bench -- operators --write/);
   for (const { title, rows } of tablesOf(run())) assert.ok(text.includes(`## ${title}\n`) && text.includes(`| ${rows[0].join(' | ')} |`), title);
-  assert.deepEqual(notesOf(run().outcomes), ['pools: MaxPool c: wrong: webnn-node is off', 'softmax: Other: refused by webnn-node: no | such']);
-  assert.match(text, /\n- softmax: Other: refused by webnn-node: no \| such\n/);
+  assert.deepEqual(notesOf(run().outcomes), ['pools: MaxPool c: wrong: webnn-node is off', 'softmax: Other: refused: webnn-node: no | such']);
+  assert.match(text, /\n- softmax: Other: refused: webnn-node: no \| such\n/);
 });
 
 test('the command line', async () => {

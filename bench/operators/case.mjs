@@ -7,7 +7,7 @@ import { randomNumbers, randomTensor } from 'webnn-node-text/random';
 import * as onnx from '../../__test__/onnx/model-writer.mjs';
 import { ELEMENT_TYPES as COMMON_TYPES } from '../zoo/network.mjs';
 
-/** Element types of ONNX by name. */
+/** Element types of ONNX by name. @type {Record<string, number>} */
 export const ELEMENT_TYPES = {
   ...COMMON_TYPES,
   uint16: onnx.UINT16,
@@ -45,9 +45,9 @@ const IR_VERSION = 10;
  *   elements: a range, or a function of random numbers in 0..1
  *
  * @typedef {{ role: 'feed' | 'weight', dataType: string, shape: number[], source?: Source }} Data
- * @typedef {{ role: 'node', dataType: string, operator: string, operands: Operand[], attributes: Attributes }} Inner the
- *   first result of another operator
- * @typedef {Data | Inner | null} Operand null for one that is left out
+ * @typedef {{ operator: string, operands: Operand[], attributes: Attributes, results: number }} Inner another operator
+ * @typedef {{ role: 'result', dataType: string, of: Inner, index: number }} Result
+ * @typedef {Data | Result | null} Operand null for one that is left out
  *
  * @typedef {Record<string, number | string | number[] | object>} Attributes integers, floats with a fraction, texts, lists
  *   of integers; others, such as whole floats, as the field of AttributeProto: `{ f: 2 }`
@@ -99,21 +99,28 @@ export const float = (value) => filled('float32', value);
 export const below = (shape, limit) => feed('int64', shape, [0, limit - 1]);
 
 /**
- * Another operator, whose first result is an operand.
+ * The results of another operator, as operands.
+ *
+ * @param {string} operator
+ * @param {Operand[]} operands
+ * @param {string[]} dataTypes of the results
+ * @param {Attributes} [attributes]
+ * @returns {Result[]}
+ */
+export function resultsOf(operator, operands, dataTypes, attributes = {}) {
+  const of = { operator, operands, attributes, results: dataTypes.length };
+  return dataTypes.map((dataType, index) => ({ role: 'result', dataType, of, index }));
+}
+
+/**
+ * The only result of another operator.
  *
  * @param {string} operator
  * @param {Operand[]} operands
  * @param {Attributes} [attributes]
  * @param {string} [dataType] of the result
- * @returns {Inner}
  */
-export const node = (operator, operands, attributes = {}, dataType = operands[0]?.dataType ?? 'float32') => ({
-  role: 'node',
-  dataType,
-  operator,
-  operands,
-  attributes,
-});
+export const node = (operator, operands, attributes, dataType = operands[0]?.dataType ?? 'float32') => resultsOf(operator, operands, [dataType], attributes)[0];
 
 /**
  * Names the cases of a family.
@@ -152,42 +159,80 @@ function fieldsOf(value) {
 /** @param {Attributes} attributes */
 const writtenAttributes = (attributes) => Object.fromEntries(Object.entries(attributes).map(([name, value]) => [name, fieldsOf(value)]));
 
+/** Writes nodes and what they take, each once. */
+class ModelWriter {
+  /** @type {object[]} */
+  nodes = [];
+  /** @type {object[]} */
+  inputs = [];
+  /** @type {object[]} */
+  weights = [];
+  /** @type {Record<string, import('../../packages/cli/lib/types.mjs').Tensor>} */
+  feeds = {};
+  /** Names of what is written. @type {Map<Data | Inner, string[]>} */
+  #names = new Map();
+  #title;
+
+  /** @param {string} title determines random elements */
+  constructor(title) {
+    this.#title = title;
+  }
+
+  /**
+   * Writes an operator, after its operands.
+   *
+   * @param {Inner} inner
+   * @param {string} [prefix] of the names of its results
+   */
+  node({ operator, operands, attributes, results }, prefix) {
+    const inputs = operands.map((operand) => this.#nameOf(operand));
+    const name = prefix ?? `n${this.#names.size}_`;
+    const outputs = Array.from({ length: results }, (_, i) => `${name}${i}`);
+    this.nodes.push(onnx.node(operator, inputs, outputs, writtenAttributes(attributes), name));
+    return outputs;
+  }
+
+  /** @param {Operand} operand */
+  #nameOf(operand) {
+    if (operand === null) return '';
+    if (operand.role !== 'result') return this.#once(operand, () => this.#data(operand))[0];
+    return this.#once(operand.of, () => this.node(operand.of))[operand.index];
+  }
+
+  /** @param {Data | Inner} part @param {() => string[]} write */
+  #once(part, write) {
+    const names = this.#names.get(part) ?? write();
+    this.#names.set(part, names);
+    return names;
+  }
+
+  /** @param {Data} operand */
+  #data(operand) {
+    const { role, dataType, shape } = operand;
+    const name = `${role === 'feed' ? 'x' : 'w'}${this.#names.size}`;
+    const tensor = tensorOf(operand, seedOf(`${this.#title} ${name}`));
+    if (role === 'feed') {
+      this.feeds[name] = tensor;
+      this.inputs.push(onnx.value(name, ELEMENT_TYPES[dataType], shape));
+    } else {
+      this.weights.push(onnx.weight(name, shape, tensor.data, ELEMENT_TYPES[dataType]));
+    }
+    return [name];
+  }
+}
+
 /**
  * Writes the model of a case, and draws its feeds.
  *
  * @param {Case} one
  * @returns {{ bytes: Uint8Array, feeds: Record<string, import('../../packages/cli/lib/types.mjs').Tensor>, outputs: string[] }}
  */
-export function modelOf({ name: title, row: [, operator, operands, attributes = {}, { results = 1, opset = OPSET } = {}] }) {
-  /** @type {{ nodes: object[], inputs: object[], weights: object[] }} */
-  const model = { nodes: [], inputs: [], weights: [] };
-  /** @type {Record<string, import('../../packages/cli/lib/types.mjs').Tensor>} */
-  const feeds = {};
-  let count = 0;
-  /** The name of an operand. @type {(operand: Operand) => string} */
-  const written = (operand) => {
-    if (operand === null) return '';
-    if (operand.role === 'node') {
-      const inputs = operand.operands.map(written);
-      const name = `n${count++}`;
-      model.nodes.push(onnx.node(operand.operator, inputs, [name], writtenAttributes(operand.attributes), name));
-      return name;
-    }
-    const name = `${operand.role === 'feed' ? 'x' : 'w'}${count++}`;
-    const tensor = tensorOf(operand, seedOf(`${title} ${name}`));
-    const elementType = ELEMENT_TYPES[/** @type {keyof typeof ELEMENT_TYPES} */ (operand.dataType)];
-    if (operand.role === 'feed') {
-      feeds[name] = tensor;
-      model.inputs.push(onnx.value(name, elementType, operand.shape));
-    } else {
-      model.weights.push(onnx.weight(name, operand.shape, tensor.data, elementType));
-    }
-    return name;
-  };
-  const inputs = operands.map(written);
-  const outputs = Array.from({ length: results }, (_, i) => `y${i}`);
-  model.nodes.push(onnx.node(operator, inputs, outputs, writtenAttributes(attributes), 'last'));
+export function modelOf({ name, row: [, operator, operands, attributes = {}, { results = 1, opset = OPSET } = {}] }) {
+  const writer = new ModelWriter(name);
+  const outputs = writer.node({ operator, operands, attributes, results }, 'y');
+  const { nodes, inputs, weights, feeds } = writer;
   // Types and shapes of results follow from the operators.
-  const bytes = onnx.writeModel({ ...model, outputs: outputs.map((name) => ({ name })), opset, ir_version: IR_VERSION });
+  const described = outputs.map((output) => ({ name: output }));
+  const bytes = onnx.writeModel({ nodes, inputs, weights, outputs: described, opset, ir_version: IR_VERSION });
   return { bytes, feeds, outputs };
 }

@@ -170,9 +170,7 @@ export const tablesOf = (run) => [...(run.engines.length > 1 ? comparisons(run) 
  * @returns {string[]}
  */
 export const notesOf = (outcomes) =>
-  outcomes
-    .filter((one) => !isTimed(one))
-    .map(({ name, status, engine, reason }) => `${name}: ${status}${engine === undefined ? '' : ` by ${engine}`}: ${reason?.replace(/\s+/g, ' ')}`);
+  outcomes.filter((one) => !isTimed(one)).map(({ name, status, reason }) => `${name}: ${status}: ${reason?.replace(/\s+/g, ' ')}`);
 
 /** @param {Run} run */
 export function resultsMarkdown(run) {

@@ -32,6 +32,7 @@ export interface Outcome {
   status: 'ok' | 'wrong' | 'refused' | 'failed';
   /** The engine that refused or failed. */
   engine?: string;
+  /** Of an engine, with its name first. */
   reason?: string;
   /** By number of threads, then by engine. */
   times: Record<number, Record<string, Taken>>;

@@ -209,7 +209,7 @@ const CASTS = [
 ];
 
 /** What the attribute `to` has. @param {string} type */
-const to = (type) => ({ to: ELEMENT_TYPES[/** @type {keyof typeof ELEMENT_TYPES} */ (type)] });
+const to = (type) => ({ to: ELEMENT_TYPES[type] });
 
 export const CASTED = casesOf('casts', [
   ...CASTS.map(

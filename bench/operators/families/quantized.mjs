@@ -1,6 +1,6 @@
 // Operators on integers of 8 bits: those of their own, and between DequantizeLinear and QuantizeLinear.
 
-import { casesOf, feed, filled, floats, ints, node, w, weight, x } from '../case.mjs';
+import { casesOf, ELEMENT_TYPES, feed, filled, float, floats, ints, node, resultsOf, w, weight, x } from '../case.mjs';
 
 const MS = 'com.microsoft.';
 
@@ -157,14 +157,21 @@ export const INTEGER = casesOf('quantized', [
   ['1x1280x1000', `${MS}QGemm`, [bytes(1, 1280), ...level(0.02), kernel(1280, 1000), ...levels(1000), sums(1000), ...level(0.1)], {}, ROUNDED],
 ]);
 
-/** What dynamic quantization makes of a product. @param {number} rows @param {number} k @param {number} n @returns {import('../case.mjs').Row} */
-const dynamic = (rows, k, n) => {
-  const left = x(rows, k);
-  // Each part of the operator that quantizes is an operand of its own: results other than the first have no names here.
-  const scale = filled('float32', 0.0078);
-  const quantized = node('QuantizeLinear', [left, scale, filled('uint8', 128)], {}, 'uint8');
-  const product = node('MatMulInteger', [quantized, kernel(k, n), filled('uint8', 128), filled('int8', 0)], {}, 'int32');
-  return [`of MatMulInteger ${rows}x${k}x${n}`, 'Mul', [node('Cast', [product], { to: 1 }, 'float32'), floats(0.0001)]];
+/**
+ * What dynamic quantization makes of a product or a convolution with weights.
+ *
+ * @param {string} name
+ * @param {'MatMulInteger' | 'ConvInteger'} operator
+ * @param {import('../case.mjs').Data} data
+ * @param {import('../case.mjs').Data} weights
+ * @param {import('../case.mjs').Attributes} [attributes]
+ * @returns {import('../case.mjs').Row}
+ */
+const dynamic = (name, operator, data, weights, attributes) => {
+  const [quantized, scale, zero] = resultsOf('DynamicQuantizeLinear', [data], ['uint8', 'float32', 'uint8']);
+  const sums = node(operator, [quantized, weights, zero, filled('int8', 0)], attributes, 'int32');
+  const scaled = node('Mul', [scale, float(0.002)]);
+  return [`of dynamic ${operator} ${name}`, 'Mul', [node('Cast', [sums], { to: ELEMENT_TYPES.float32 }, 'float32'), scaled], {}, { tolerance: 1e-3 }];
 };
 
 export const QDQ = casesOf('qdq', [
@@ -206,6 +213,8 @@ export const QDQ = casesOf('qdq', [
   qdq('u8 columns', 'Slice', [dq([1, 8400, 85], 'uint8', 0.05), ints(4), ints(85), ints(2)]),
   qdq('u8 rows of 30000x64', 'Gather', [dequantized(weight('uint8', [30000, 64]), level(0.05)), feed('int64', [1, 128], [0, 29999])], { axis: 0 }),
   qdq('u8 128x768', 'LayerNormalization', [dq([1, 128, 768]), w(768), w(768)], { axis: -1 }),
-  dynamic(128, 768, 768),
-  dynamic(1, 768, 3072),
+  dynamic('128x768x768', 'MatMulInteger', x(1, 128, 768), kernel(768, 768)),
+  dynamic('1x768x3072', 'MatMulInteger', x(1, 768), kernel(768, 3072)),
+  dynamic('1x1 64-256 56', 'ConvInteger', x(1, 64, 56, 56), kernel(256, 64, 1, 1)),
+  dynamic('3x3 64-64 56', 'ConvInteger', x(1, 64, 56, 56), kernel(64, 64, 3, 3), { pads: [1, 1, 1, 1] }),
 ]);
