@@ -12,7 +12,7 @@ import { TOLERANCES, worst } from '../check.mjs';
 import { modelOf } from './case.mjs';
 
 /** Length of a turn with one number of threads, and the least number of runs in it. */
-const TURN = { ms: 35, runs: 3 };
+const TURN = { ms: 30, runs: 3 };
 
 /** A turn before the others, which is not counted: JavaScript is compiled, memory is mapped and threads are started in it. */
 const WARM_UP = { ms: 10, runs: 2 };
