@@ -68,5 +68,17 @@ export function checksOf(usage) {
     return /** @type {Name[]} */ ([...new Set(names)]);
   }
 
-  return { wrong, parsed, integer, integers, someOf };
+  /**
+   * @param {string} name of an option
+   * @param {string} text
+   */
+  function pattern(name, text) {
+    try {
+      return new RegExp(text);
+    } catch (error) {
+      throw wrong(`--${name}: ${/** @type {Error} */ (error).message}`);
+    }
+  }
+
+  return { wrong, parsed, integer, integers, someOf, pattern };
 }

@@ -43,16 +43,7 @@ const OPTIONS = /** @satisfies {import('node:util').ParseArgsOptionsConfig} */ (
   help: { type: 'boolean', short: 'h', default: false },
 });
 
-const { wrong, parsed, integer, integers, someOf } = checksOf(USAGE);
-
-/** @param {string} text */
-function pattern(text) {
-  try {
-    return new RegExp(text);
-  } catch (error) {
-    throw wrong(`--filter: ${/** @type {Error} */ (error).message}`);
-  }
-}
+const { wrong, parsed, integer, integers, someOf, pattern } = checksOf(USAGE);
 
 /** The peers of a device, and the default ones. */
 const PEERS_OF = {
@@ -107,7 +98,7 @@ export function readOptions(args) {
     models: values.models && resolve(values.models),
     threads: integers('threads', values.threads, MAX_THREADS),
     engines: [OURS, ...peers(device, values.against)],
-    filter: pattern(values.filter),
+    filter: pattern('filter', values.filter),
     samples: integer('samples', values.samples, 100_000),
     loads: integer('loads', values.loads, 1000),
     limits: !values['no-limits'],

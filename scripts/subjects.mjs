@@ -41,6 +41,7 @@ export const COMMANDS = {
     generate: { title: 'text generation, beside llama.cpp, too', run: ['node', 'bench/generate/run.mjs'] },
     loader: { title: 'models of many nodes, cuts, branches or tables: loading and running', run: ['node', 'bench/loader/run.mjs'] },
     loading: { title: 'what loading costs for each type of weights', run: ['node', 'bench/loading/run.mjs'] },
+    operators: { title: 'single operators in the shapes of real networks, beside onnxruntime-node', run: ['node', 'bench/operators/run.mjs'] },
     ort: { title: 'Transformers.js with webnn-node-ort in place of onnxruntime-node; a folder', run: ['node', 'bench/ort/run.mjs'] },
     rounds: { title: 'recurrent cells in a Loop or a Scan', run: ['node', 'bench/rounds/run.mjs'] },
     serve: { title: 'the server, over a model’s own run()', run: ['node', 'bench/serve/run.mjs'] },

@@ -82,7 +82,7 @@ async function compile(context, { descriptor, inputs: names, apply, ...rest }) {
  * An engine without a model.
  *
  * @param {import('../../packages/cli/lib/bench/types.mjs').LoadParameters} parameters `model` is a `Wanted` as JSON
- * @returns {Promise<Omit<import('../../packages/cli/lib/bench/types.mjs').LoadedEngine, 'run' | 'outputs'>>}
+ * @returns {Promise<Omit<import('../../packages/cli/lib/bench/types.mjs').LoadedEngine, 'run' | 'outputs' | 'operators' | 'close'>>}
  */
 export async function load({ model }) {
   const start = performance.now();

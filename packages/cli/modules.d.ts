@@ -61,6 +61,8 @@ declare module 'onnxruntime-node' {
     readonly inputMetadata: readonly { name: string; type: string; shape: readonly (number | string)[] }[];
     readonly outputNames: readonly string[];
     run(feeds: Record<string, Tensor>): Promise<Results>;
+    endProfiling(): void;
+    release(): Promise<void>;
   }
   export const InferenceSession: { create(model: string, options: object): Promise<Session> };
   export class Tensor {

@@ -287,7 +287,10 @@ export const STEPS = [
     tier: 'all',
     needs: ['onnx-models'],
     inputs: CODE,
-    run: ['npm run bench -- models --filter gru_denoise --against none --threads 1 --samples 2 --loads 1'],
+    run: [
+      'npm run bench -- models --filter gru_denoise --against none --threads 1 --samples 2 --loads 1',
+      'npm run bench -- operators --against none --threads 1 --tiny',
+    ],
   },
   { name: 'clients', title: 'client libraries', tier: 'full', needs: ['addon'], inputs: CODE, run: ['npm run suite -- clients'] },
   {

@@ -1,7 +1,10 @@
 // onnxruntime-node as an engine. It is not a dependency: measures the user's own installation.
 
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import os from 'node:os';
 import path from 'node:path';
+import { median } from 'd3-array';
 
 /** Execution providers for GPUs, fastest first. */
 const GPU_PROVIDERS = ['cuda', 'dml', 'webgpu'];
@@ -33,6 +36,51 @@ async function openSession({ listSupportedBackends }, device, create) {
   throw new Error(device === 'cpu' ? refusals[0] : `it cannot use the GPU: ${refusals.join('; ') || `it has only ${names.join(', ') || 'cpu'}`}`);
 }
 
+/** Runs before those that are counted. */
+const WARM_UP = 3;
+
+/** Microseconds of a millisecond. */
+const MICROSECONDS = 1000;
+
+/**
+ * Returns the time of the kernels in a run, in milliseconds, which a session of its own measures.
+ *
+ * @param {(options: object) => Promise<import('onnxruntime-node').Session>} create
+ * @param {Record<string, import('onnxruntime-node').Tensor>} feeds
+ * @param {number} runs
+ */
+async function profiledTime(create, feeds, runs) {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'onnxruntime-profile-'));
+  try {
+    const session = await create({ enableProfiling: true, profileFilePrefix: path.join(folder, 'profile') });
+    for (let i = 0; i < WARM_UP + runs; i++) await session.run(feeds);
+    session.endProfiling();
+    await session.release();
+    const [file] = readdirSync(folder);
+    const times = kernelTimes(JSON.parse(readFileSync(path.join(folder, file), 'utf8')));
+    return /** @type {number} */ (median(times.slice(WARM_UP))) / MICROSECONDS;
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/**
+ * Returns the microseconds of the kernels in each run.
+ *
+ * @param {{ cat?: string, name: string, dur: number }[]} events of a profile: those of a run come before the run's own
+ */
+function kernelTimes(events) {
+  const times = [];
+  let sum = 0;
+  for (const { cat, name, dur } of events) {
+    if (cat === 'Node' && name.endsWith('_kernel_time')) sum += dur;
+    if (name !== 'model_run') continue;
+    times.push(sum);
+    sum = 0;
+  }
+  return times;
+}
+
 /**
  * @param {import('./types.mjs').LoadParameters} parameters
  * @returns {Promise<import('./types.mjs').LoadedEngine>}
@@ -42,7 +90,7 @@ export async function load({ model, inputs = {}, outputs, threads, device = 'cpu
   const runtime = /** @type {typeof import('onnxruntime-node')} */ (require('onnxruntime-node'));
   const { InferenceSession, Tensor } = runtime;
   const { version } = require('onnxruntime-node/package.json');
-  const { session, provider, loadMs } = await openSession(runtime, device, (executionProvider) =>
+  const create = (/** @type {string} */ executionProvider, options = {}) =>
     InferenceSession.create(model, {
       executionProviders: [executionProvider],
       graphOptimizationLevel: 'all',
@@ -50,8 +98,9 @@ export async function load({ model, inputs = {}, outputs, threads, device = 'cpu
       interOpNumThreads: 1,
       freeDimensionOverrides: freeDimensions,
       ...(threads !== undefined && { intraOpNumThreads: threads }),
-    }),
-  );
+      ...options,
+    });
+  const { session, provider, loadMs } = await openSession(runtime, device, create);
   const types = Object.fromEntries(session.inputMetadata.map(({ name, type }) => [name, type]));
   const feedsOf = (/** @type {import('../types.mjs').Tensors} */ tensors) =>
     Object.fromEntries(Object.entries(tensors).map(([name, { data, shape }]) => [name, new Tensor(types[name], data, shape)]));
@@ -70,6 +119,8 @@ export async function load({ model, inputs = {}, outputs, threads, device = 'cpu
         return tensorOf(results[name]);
       });
     },
+    operators: (runs) => profiledTime((options) => create(provider, options), feeds, runs),
+    close: () => session.release(),
     session: { feedsOf, run: (values) => session.run(values), tensorOf },
   };
 }

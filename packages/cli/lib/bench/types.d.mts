@@ -114,6 +114,13 @@ export interface LoadedEngine {
   /** Outputs of one more run, on other inputs if given. */
   outputs(inputs?: Tensors): Promise<Tensor[]>;
   processor?(): Promise<string>;
+  /**
+   * Milliseconds of the operators in a run, without feeds and results: the median of `runs`. Null if no profile sees some of
+   * them, because they are computed on the host.
+   */
+  operators(runs: number): Promise<number | null>;
+  /** Frees the model. */
+  close(): Promise<void>;
   /** For an engine that can generate text. */
   session?: EngineSession;
   commands?: Partial<OwnCommands>;

@@ -1,12 +1,16 @@
 // webnn-node as an engine, used as programs do: `loadModel()` and `run()`.
 
 import { createRequire } from 'node:module';
+import { median, sum } from 'd3-array';
 import { ml } from 'webnn-node';
 import { systemInfo } from 'webnn-node/inspect';
 import { loadModel } from 'webnn-node/onnx';
 import { compile } from '../compile.mjs';
 import { feedsOf, shapesOf } from 'webnn-node-text/elements';
 import { formatProcessor } from '../format.mjs';
+
+/** Of a millisecond. */
+const NANOSECONDS = 1e6;
 
 /**
  * @param {import('./types.mjs').LoadParameters} parameters
@@ -50,6 +54,20 @@ export async function load({ model: file, inputs, outputs, threads, device = 'cp
         throw new Error(`the GPU cannot be used: ${system.gpuReason}`);
       // A model that is cut before its first computation has no graph to describe.
       return formatProcessor(graph ?? { adapter: device === 'gpu' ? 'GPU' : null, isa: system.isa, threads: threads ?? system.threads });
+    },
+    async operators(runs) {
+      const { cuts } = await model.describe(shapes);
+      if (cuts.length > 0) return null;
+      const times = [];
+      for (let i = 0; i < runs; i++) {
+        const { graphs } = await model.profile(feeds);
+        times.push(sum(graphs, ({ steps }) => sum(steps, ({ duration }) => duration)) / NANOSECONDS);
+      }
+      return /** @type {number} */ (median(times));
+    },
+    async close() {
+      model.destroy();
+      context.destroy();
     },
     session: { feedsOf, run: (values) => model.run(values), tensorOf: (result) => result },
     commands: {
