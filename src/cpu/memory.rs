@@ -1,6 +1,6 @@
 //! The memory of a dispatch, as one step of a plan sees it.
 
-use super::kernels::float::{Floats, FloatsMut};
+use super::kernels::float::Floats;
 use crate::compile::memory::{Place, Space};
 use crate::dtype::{DataType, Element};
 use crate::memory::{Appended, Buffer, elements, elements_mut};
@@ -249,17 +249,6 @@ impl<'a> Io<'a> {
         // SAFETY: by the contract of `new`, no other code accesses the region for `'a`; `taken` ensures that it is
         // handed out once.
         elements_mut(unsafe { std::slice::from_raw_parts_mut(region.start, region.bytes) })
-    }
-
-    /// Like [`output`](Self::output), with floating-point elements of type `dtype`.
-    ///
-    /// # Panics
-    /// As [`output`](Self::output).
-    pub fn floats_output(&mut self, dtype: DataType) -> FloatsMut<'a> {
-        match dtype {
-            DataType::Float16 => FloatsMut::F16(self.output()),
-            _ => FloatsMut::F32(self.output()),
-        }
     }
 
     /// The scratch memory, with undefined content. Can be taken once.
