@@ -1,8 +1,7 @@
 //! The memory of a dispatch, as one step of a plan sees it.
 
-use super::kernels::float::Floats;
 use crate::compile::memory::{Place, Space};
-use crate::dtype::{DataType, Element};
+use crate::dtype::Element;
 use crate::memory::{Appended, Buffer, elements, elements_mut};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -219,14 +218,6 @@ impl<'a> Io<'a> {
     /// If it is absent, which is a bug in lowering.
     pub fn input<T: Element>(&self, index: usize) -> &'a [T] {
         self.optional(index).expect("the rule requires this operand")
-    }
-
-    /// The floating-point elements, of type `dtype`, of the operand at `index`, if present.
-    pub fn floats(&self, index: usize, dtype: DataType) -> Option<Floats<'a>> {
-        match dtype {
-            DataType::Float16 => self.optional(index).map(Floats::F16),
-            _ => self.optional(index).map(Floats::F32),
-        }
     }
 
     /// Number of operands, including absent ones.

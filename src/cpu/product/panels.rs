@@ -196,23 +196,6 @@ impl Panels {
         self.dtype == DataType::Float16
     }
 
-    /// The number of floats that [`extract`](Self::extract) needs room for.
-    pub fn room(&self) -> usize {
-        if self.is_half() { self.width * depth_block(self.depth) } else { 0 }
-    }
-
-    /// One depth block of the panel that starts at `lane`, as `[depth][width]`: in place, or widened into `room`.
-    pub fn extract<'s>(&'s self, isa: Isa, lane: usize, depth: Range<usize>, room: &'s mut [f32]) -> &'s [f32] {
-        match self.block(lane..(lane + self.width).min(self.lanes), depth) {
-            Floats::F32(panel) => panel,
-            panel => {
-                let room = &mut room[..panel.len()];
-                panel.widen(isa, room);
-                room
-            }
-        }
-    }
-
     /// The panels that cover `lanes`, which start at a panel, for one depth block.
     pub fn block(&self, lanes: Range<usize>, depth: Range<usize>) -> Floats<'_> {
         match self.dtype {
@@ -341,8 +324,9 @@ mod tests {
                             for (start, panel) in starts.zip(direct.chunks_exact_mut(width * block.len())) {
                                 let end = (start + width).min(lanes);
                                 source.pack(isa, start..end, block.clone(), width, panel);
-                                let mut room = vec![f32::NAN; packed.room()];
-                                assert_eq!(packed.extract(isa, start, block.clone(), &mut room), panel);
+                                let mut wide = vec![f32::NAN; panel.len()];
+                                packed.block(start..end, block.clone()).widen(isa, &mut wide);
+                                assert_eq!(wide, panel);
                             }
                             for (i, &x) in direct.iter().enumerate() {
                                 let lane = i / (block.len() * width) * width + i % width;

@@ -113,7 +113,11 @@ impl Run for DenseStep {
     fn run(&self, env: &Env, io: &mut Io) {
         let (epilogue, threads) = (&self.epilogue, env.threads.count());
         // A packed operand has no memory of its own.
-        let (left, right) = (io.optional::<f32>(0), io.floats(1, self.right));
+        let left = io.optional::<f32>(0);
+        let right = match self.right {
+            DataType::Float16 => io.optional(1).map(Floats::F16),
+            _ => io.optional(1).map(Floats::F32),
+        };
         let filter = right.and_then(Floats::as_f32);
         let addend = epilogue.addend().and_then(|operand| io.optional::<f32>(operand));
         let (out, scratch) = (io.output::<f32>(), io.scratch::<f32>());
