@@ -22,7 +22,6 @@ test('a description lists the graph as given, as compiled for the CPU, and its s
     'patterns',
     'rows',
     'affine',
-    'halves',
     'layout',
     'quantized',
     'weights',

@@ -1,37 +1,45 @@
-//! float16 values that only operators of the graph see become float32: CPUs compute in float32 anyway, and converting
-//! the operands and the results of each operator takes as long as a tenth of a product. Inputs, outputs, caches and
-//! large constants stay float16; a `cast` connects both.
+//! float16 becomes a type that is only stored: kernels of the CPU compute in float32. What remains float16 are operands
+//! and results of operators that move elements, inputs, outputs and caches of the graph, large right operands of products
+//! and attention, and constants, which products pack as they are. Casts connect both; they fuse with other element-wise
+//! operators.
 //!
-//! Results are at least as accurate: they are rounded to float16 once, at the end.
+//! Results are at least as accurate: they are rounded to float16 once, at the end, and where the graph casts.
 
 use crate::dtype::DataType;
 use crate::error::Result;
-use crate::ir::{Constant, Graph, Node, Source, ValueId, Widened};
+use crate::ir::{Constant, Graph, Node, Prologue, Source, Storage, ValueId, Widened};
 use crate::memory::{Backing, Buffer, Mapped};
 use crate::ops::elementwise::Elementwise;
+use crate::ops::fused::{Fused, Instruction};
+use crate::ops::resample2d::InterpolationMode;
 use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::Descriptor;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Maximum number of elements of a constant that is stored as float32, unless a product packs it.
+/// Maximum number of elements of a constant that is stored as float32 for element-wise operators, and for those that move
+/// elements of other operands.
 const MAX_SMALL: usize = 1 << 16;
 
-/// Computes float16 graphs in float32.
+const CAST: Elementwise = Elementwise::Cast { to: DataType::Float32 };
+
+/// Makes all operators but those that move elements compute in float32. Changes nothing when it runs again.
 ///
 /// # Errors
 /// An `UnknownError` if memory for small constants runs out, an `OperationError` if a mapped one cannot be read.
 pub fn widen_halves(graph: &mut Graph) -> Result<()> {
-    let nodes = std::mem::take(&mut graph.nodes);
-    let wide = Choice::new(graph).nodes(&nodes);
-    let mut rewrite = Rewrite { graph, wide: HashMap::new(), absent: HashMap::new() };
-    for (node, is_wide) in nodes.into_iter().zip(wide) {
-        if is_wide {
+    if graph.values.iter().all(|value| value.descriptor.dtype != DataType::Float16) {
+        return Ok(());
+    }
+    let (nodes, caches) = (std::mem::take(&mut graph.nodes), graph.caches());
+    let mut rewrite = Rewrite { graph, caches, wide: HashMap::new(), computed: HashMap::new() };
+    for node in nodes {
+        if rewrite.stays(&node) {
+            node.reads().for_each(|&id| rewrite.narrow(id));
+            rewrite.graph.nodes.push(node);
+        } else {
             rewrite.widen(node)?;
-            continue;
         }
-        node.reads().for_each(|&id| rewrite.narrow(id));
-        rewrite.graph.nodes.push(node);
     }
     for (_, id) in rewrite.graph.outputs.clone() {
         rewrite.narrow(id);
@@ -40,103 +48,46 @@ pub fn widen_halves(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// Decides which nodes compute in float32.
-struct Choice<'g> {
-    graph: &'g Graph,
-    /// For each value, the input that it begins with, if it shares the memory of one.
-    caches: Vec<Option<ValueId>>,
-    /// float16 values that nodes compute in float32.
-    wide: HashSet<ValueId>,
+/// Whether a node neither reads float16 nor writes it, as its operator sees it, or may do so after the pass.
+pub fn is_settled(graph: &Graph, node: &Node) -> bool {
+    let is_half = |descriptor: &Descriptor| descriptor.dtype == DataType::Float16;
+    let reads = graph.operand_descriptors(node).into_iter().flatten().any(is_half);
+    let writes = node.outputs.iter().any(|&id| is_half(graph.descriptor(id)));
+    !(reads || writes) || moves_elements(&node.op) || is_stored_program(&node.op)
 }
 
-impl Choice<'_> {
-    fn new(graph: &Graph) -> Choice<'_> {
-        Choice { graph, caches: graph.caches(), wide: HashSet::new() }
-    }
-
-    fn is_half(&self, id: ValueId) -> bool {
-        self.graph.descriptor(id).dtype == DataType::Float16
-    }
-
-    /// Whether each node computes in float32.
-    fn nodes(mut self, nodes: &[Node]) -> Vec<bool> {
-        let mut wide = Vec::with_capacity(nodes.len());
-        for node in nodes {
-            let suits = self.suits(node);
-            for &id in node.outputs.iter().filter(|_| suits) {
-                if self.is_half(id) {
-                    self.wide.insert(id);
-                }
-            }
-            wide.push(suits);
-        }
-        // A node without neighbors would only be surrounded by casts.
-        let read: HashSet<ValueId> = nodes
-            .iter()
-            .zip(&wide)
-            .filter(|(_, is_wide)| **is_wide)
-            .flat_map(|(node, _)| node.reads())
-            .copied()
-            .collect();
-        let has_neighbor = |node: &Node| {
-            node.reads().any(|id| self.wide.contains(id))
-                || node.outputs.iter().any(|id| self.wide.contains(id) && read.contains(id))
-        };
-        nodes.iter().zip(wide).map(|(node, is_wide)| is_wide && has_neighbor(node)).collect()
-    }
-
-    /// Whether a node can compute in float32, without a copy of anything large.
-    fn suits(&self, node: &Node) -> bool {
-        let halves = node.inputs.iter().enumerate().filter_map(|(index, id)| Some((index, (*id)?)));
-        let mut halves = halves.filter(|(_, id)| self.is_half(*id)).peekable();
-        let is_cache = |id: &ValueId| self.caches[id.index()].is_some();
-        if halves.peek().is_none() || node.outputs.iter().any(is_cache) {
-            return false;
-        }
-        let is_wide = |id: ValueId| self.wide.contains(&id);
-        match &node.op {
-            // An explicit rounding stays.
-            Api(Op::Elementwise(Elementwise::Cast { .. })) => false,
-            Api(
-                Op::Concat(_)
-                | Op::Split(_)
-                | Op::Slice(_)
-                | Op::Pad(_)
-                | Op::Reshape(_)
-                | Op::Expand(_)
-                | Op::Transpose(_)
-                | Op::Reverse(_)
-                | Op::Tile(_)
-                | Op::Triangular(_)
-                | Op::Gather(_)
-                | Op::GatherElements(_)
-                | Op::GatherNd(_)
-                | Op::ScatterElements(_)
-                | Op::ScatterNd(_),
-            ) => {
-                // Moves elements: follows them.
-                halves.all(|(index, id)| is_wide(id) || index > 0 && self.is_small_constant(id))
-            }
-            op => {
-                let elements = |id: ValueId| self.graph.descriptor(id).elements();
-                let wide = node.inputs.iter().flatten().copied().filter(|&id| is_wide(id));
-                let most = node.outputs.iter().copied().chain(wide).map(elements).max().unwrap_or(0);
-                halves.all(|(index, id)| match self.graph.value(id).constant() {
-                    _ if is_wide(id) => true,
-                    Some(_) => self.is_small_constant(id) || packs(op, index),
-                    // Right operands of products may be caches, or come from outside.
-                    None => !is_cache(&id) && !is_right(op, index) && elements(id) <= most,
-                })
-            }
-        }
-    }
-
-    fn is_small_constant(&self, id: ValueId) -> bool {
-        self.graph.value(id).constant().is_some() && self.graph.descriptor(id).elements() <= MAX_SMALL
+/// Whether an operator only moves elements, whatever their type.
+fn moves_elements(op: &Operation) -> bool {
+    match op {
+        Api(Op::Resample2d(op)) => op.mode == InterpolationMode::NearestNeighbor,
+        Api(
+            Op::Concat(_)
+            | Op::Split(_)
+            | Op::Slice(_)
+            | Op::Pad(_)
+            | Op::Reshape(_)
+            | Op::Expand(_)
+            | Op::Transpose(_)
+            | Op::Reverse(_)
+            | Op::Tile(_)
+            | Op::Triangular(_)
+            | Op::Gather(_)
+            | Op::GatherElements(_)
+            | Op::GatherNd(_)
+            | Op::ScatterElements(_)
+            | Op::ScatterNd(_),
+        ) => true,
+        _ => false,
     }
 }
 
-/// Whether the operand at `index` is one that all rows of a product or all queries read.
+/// Whether an operator is an element-wise program that loads and stores float16, but computes in float32.
+fn is_stored_program(op: &Operation) -> bool {
+    // An explicit rounding stays.
+    matches!(op, Api(Op::Elementwise(Elementwise::Cast { .. })) | Operation::Fusion(Fusion::Fused(_)))
+}
+
+/// Whether the operand at `index` is one that all rows of a product or all queries read: its reader widens it.
 fn is_right(op: &Operation, index: usize) -> bool {
     match op {
         Api(Op::Matmul(_) | Op::Gemm(_)) => index == 1,
@@ -145,42 +96,112 @@ fn is_right(op: &Operation, index: usize) -> bool {
     }
 }
 
-/// Whether an operator packs a constant operand at `index`.
-fn packs(op: &Operation, index: usize) -> bool {
-    let packed = match op {
-        Api(Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_)) => 0..2,
-        Api(Op::Lstm(_) | Op::LstmCell(_) | Op::Gru(_) | Op::GruCell(_)) => 1..3,
-        // The scales.
-        Operation::Fusion(Fusion::BlockProduct(_)) => 2..3,
-        _ => return false,
-    };
-    packed.contains(&index)
-}
-
 struct Rewrite<'g> {
     graph: &'g mut Graph,
+    /// For each value of the graph before the pass, the input that it begins with, if it shares the memory of one.
+    caches: Vec<Option<ValueId>>,
     /// The float32 form of float16 values.
     wide: HashMap<ValueId, ValueId>,
-    /// float16 values that no node computes yet, with their float32 form.
-    absent: HashMap<ValueId, ValueId>,
+    /// float16 values that nodes compute as float32, and whether a cast makes them float16, too.
+    computed: HashMap<ValueId, bool>,
 }
 
 impl Rewrite<'_> {
+    fn is_half(&self, id: ValueId) -> bool {
+        self.graph.descriptor(id).dtype == DataType::Float16
+    }
+
+    /// The float16 operands of a node, and their indices.
+    fn halves(&self, node: &Node) -> Vec<(usize, ValueId)> {
+        let given = node.inputs.iter().enumerate().filter_map(|(index, id)| Some((index, (*id)?)));
+        given.filter(|(_, id)| self.is_half(*id)).collect()
+    }
+
+    /// Whether a node keeps its types.
+    fn stays(&self, node: &Node) -> bool {
+        if !moves_elements(&node.op) {
+            return is_settled(self.graph, node);
+        }
+        // Follows the elements that it moves.
+        let halves = self.halves(node);
+        let follows = |(index, id): &(usize, ValueId)| {
+            self.computed.contains_key(id) || *index > 0 && self.is_constant(*id) && !self.is_large(*id)
+        };
+        halves.is_empty() || !halves.iter().all(follows)
+    }
+
+    fn is_constant(&self, id: ValueId) -> bool {
+        self.graph.value(id).constant().is_some()
+    }
+
+    fn is_large(&self, id: ValueId) -> bool {
+        self.graph.descriptor(id).elements() > MAX_SMALL
+    }
+
+    /// Whether the right operands of a node stay as they are: a copy of a cache or of anything larger than the rest would
+    /// take longer than to widen it while it is read.
+    fn keeps_right(&self, node: &Node) -> bool {
+        let right: Vec<ValueId> = (0..node.inputs.len())
+            .filter(|&index| is_right(&node.op, index))
+            .filter_map(|index| node.inputs[index])
+            .collect();
+        let elements = |id: ValueId| self.graph.descriptor(id).elements();
+        let others = node.inputs.iter().flatten().filter(|id| !right.contains(id)).chain(&node.outputs);
+        let most = others.map(|&id| elements(id)).max().unwrap_or(0);
+        let is_kept = |&id: &ValueId| self.caches.get(id.index()).is_some_and(Option::is_some) || elements(id) > most;
+        // Both of an attention have the same type.
+        right.iter().all(|id| self.is_half(*id) && !self.wide.contains_key(id) && !self.is_constant(*id))
+            && right.iter().any(is_kept)
+    }
+
     /// Appends a node that computes in float32.
     fn widen(&mut self, mut node: Node) -> Result<()> {
         assert!(node.is_plain(), "the pass runs before those that fuse");
-        for (index, id) in node.inputs.iter_mut().enumerate().filter_map(|(index, id)| Some((index, id.as_mut()?))) {
-            *id = self.operand(*id, packs(&node.op, index))?;
+        let (keeps_right, is_elementwise) = (self.keeps_right(&node), matches!(node.op, Api(Op::Elementwise(_))));
+        let mut stored = Vec::new();
+        for (index, id) in self.halves(&node) {
+            if keeps_right && is_right(&node.op, index) {
+                let Descriptor { shape, .. } = self.graph.descriptor(id).clone();
+                node.prologues.push(Prologue {
+                    operand: index,
+                    others: Vec::new(),
+                    descriptor: Descriptor::new(DataType::Float32, shape.clone()),
+                    shape,
+                    program: Fused::single(CAST, &[DataType::Float16]),
+                    storage: Storage::Whole,
+                });
+            } else if is_elementwise && self.is_constant(id) && self.is_large(id) {
+                stored.push(index);
+            } else {
+                node.inputs[index] = Some(self.operand(id)?);
+            }
         }
         for id in &mut node.outputs {
             if self.graph.descriptor(*id).dtype == DataType::Float16 {
                 let wide = self.add_value(*id, Source::Node);
-                self.absent.insert(*id, wide);
+                self.computed.insert(*id, false);
                 self.wide.insert(std::mem::replace(id, wide), wide);
             }
         }
+        if let (Api(Op::Elementwise(op)), [_, ..]) = (&node.op, &*stored) {
+            node.op = Operation::Fusion(self.program(*op, &node, &stored).into());
+        }
         self.graph.nodes.push(node);
         Ok(())
+    }
+
+    /// The program of an element-wise node whose operands at `stored` are float16: constants, which stay half as large.
+    fn program(&self, op: Elementwise, node: &Node, stored: &[usize]) -> Fused {
+        let inputs = node.inputs.len();
+        let casts =
+            stored.iter().map(|&index| Instruction { op: CAST, operands: vec![index], dtype: DataType::Float32 });
+        let place = |index| stored.iter().position(|&other| other == index).map_or(index, |cast| inputs + cast);
+        let last = Instruction {
+            op,
+            operands: (0..inputs).map(place).collect(),
+            dtype: self.graph.descriptor(node.outputs[0]).dtype,
+        };
+        Fused { inputs, instructions: casts.chain([last]).collect() }
     }
 
     /// Adds the float32 form of a value.
@@ -189,18 +210,15 @@ impl Rewrite<'_> {
         self.graph.add_value(Descriptor::new(DataType::Float32, shape), source)
     }
 
-    /// The float32 form of an operand; itself if it is not float16.
-    fn operand(&mut self, id: ValueId, is_packed: bool) -> Result<ValueId> {
-        if self.graph.descriptor(id).dtype != DataType::Float16 {
-            return Ok(id);
-        }
+    /// The float32 form of a float16 operand. Constants are widened whenever they are read: those that products pack are
+    /// never stored as float32.
+    fn operand(&mut self, id: ValueId) -> Result<ValueId> {
         if let Some(&wide) = self.wide.get(&id) {
             return Ok(wide);
         }
         let wide = match self.graph.value(id).constant() {
             Some(constant) => {
-                let widened = widened(constant)?;
-                let constant = if is_packed { widened } else { Constant::Owned(widened.buffer()?) };
+                let constant = widened(constant)?;
                 self.add_value(id, Source::Constant(constant))
             }
             None => {
@@ -215,8 +233,9 @@ impl Rewrite<'_> {
 
     /// Ensures that a float16 value is computed, if it is one of a node that computes in float32.
     fn narrow(&mut self, id: ValueId) {
-        if let Some(wide) = self.absent.remove(&id) {
-            self.push_cast(wide, id);
+        if self.computed.get(&id) == Some(&false) {
+            self.computed.insert(id, true);
+            self.push_cast(self.wide[&id], id);
         }
     }
 
@@ -297,17 +316,80 @@ mod tests {
     }
 
     #[test]
-    fn single_operators_casts_and_large_operands_stay() {
+    fn explicit_casts_and_operators_that_move_elements_stay() {
         for text in [
-            "%0 = input x float16 [2, 3]\n%1 = relu %0\noutput y = %1\n",
             "%0 = input x float16 [2, 3]\n%1 = cast %0\n%2 = relu %1\n%3 = cast %2 dataType=float16\n%4 = transpose %3\n\
              output y = %4\n",
-            "%0 = input q float16 [2, 8]\n%1 = input k float16 [8, 4]\n%2 = relu %0\n%3 = matmul %2 %1\n%4 = relu %3\n\
-             output y = %4\n",
-            "%0 = input x float16 [4, 64]\n%1 = reduceMax %0 axes=[1]\n%2 = exp %1\noutput y = %2\n",
             "%0 = input x int32 [5]\n%1 = constant float16 [300, 256]\n%2 = gather %1 %0\noutput y = %2\n",
+            "%0 = input x float16 [1, 2, 3, 4]\n%1 = resample2d %0 sizes=[6, 8]\noutput y = %1\n",
         ] {
-            assert_eq!(after(text), text);
+            assert_eq!(after(text), after(&after(text)), "{text}");
+            assert!(parse(&after(text)).nodes.len() == parse(text).nodes.len(), "{}", after(text));
+        }
+    }
+
+    #[test]
+    fn single_operators_compute_in_float32() {
+        let text = "%0 = input x float16 [4, 64]
+             %1 = slice %0 sizes=[4, 32] starts=[0, 0]
+             %2 = reduceMax %1 axes=[1]
+             output y = %2";
+        let expected = "%0 = input x float16 [4, 64]
+             %1 = slice %0 sizes=[4, 32] starts=[0, 0]
+             %2 = cast %1
+             %3 = reduceMax %2 axes=[1]
+             %4 = cast %3 dataType=float16
+             output y = %4";
+        assert_eq!(after(text), lines(expected));
+    }
+
+    #[test]
+    fn large_right_operands_stay() {
+        let text = "%0 = input q float16 [2, 8]
+             %1 = input k float16 [8, 4]
+             %2 = input v float16 [4, 2]
+             %3 = matmul %0 %1
+             %4 = matmul %3 %2
+             output y = %4";
+        let expected = "%0 = input q float16 [2, 8]
+             %1 = input k float16 [8, 4]
+             %2 = input v float16 [4, 2]
+             %3 = cast %0
+             %4 = matmul %3 %1 prologue=b:[cast(r0)]
+             %5 = cast %2
+             %6 = matmul %4 %5
+             %7 = cast %6 dataType=float16
+             output y = %7";
+        assert_eq!(after(text), lines(expected));
+    }
+
+    #[test]
+    fn large_constants_of_element_wise_operators_stay() {
+        let text = "%0 = input x float16 [300, 256]
+             %1 = constant float16 [300, 256]
+             %2 = sub %1 %0
+             output y = %2";
+        let expected = "%0 = input x float16 [300, 256]
+             %1 = cast %0
+             %2 = constant float16 [300, 256]
+             %3 = fused %2 %1 program=[cast(r0), sub(r2 r1)]
+             %4 = cast %3 dataType=float16
+             output y = %4";
+        assert_eq!(after(text), lines(expected));
+    }
+
+    #[test]
+    fn a_second_run_changes_nothing() {
+        for text in [
+            "%0 = input x float16 [2, 3]\n%1 = relu %0\noutput y = %1",
+            "%0 = input x float16 [1, 3]\n%1 = input b float16 [3, 9]\n%2 = matmul %0 %1\noutput y = %2",
+        ] {
+            let mut graph = parse(text);
+            widen_halves(&mut graph).unwrap();
+            let once = graph.to_string();
+            widen_halves(&mut graph).unwrap();
+            assert_eq!(graph.to_string(), once);
+            assert!(graph.nodes.iter().all(|node| is_settled(&graph, node)));
         }
     }
 

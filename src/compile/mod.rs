@@ -29,6 +29,7 @@ use crate::error::Result;
 use crate::ir::Graph;
 #[cfg(test)]
 pub use block_product::fuse_block_products;
+pub use halves::{is_settled, widen_halves};
 use std::collections::HashSet;
 pub use unpack::unpack;
 
@@ -83,9 +84,9 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
         check(graph);
         tidy(graph, target, passes, evaluate)?;
     }
-    if passes.halves {
+    if !target.computes_halves {
         // Must run after attention is one operator, which may read caches, and after filters are folded.
-        halves::widen_halves(graph)?;
+        widen_halves(graph)?;
         check(graph);
     }
     if passes.layout {

@@ -14,6 +14,9 @@ pub struct Target {
     /// How often the kernel of an operator reads the elements of the operand at an index, if a prologue computes that
     /// operand.
     pub reads: fn(&Operation, usize) -> Reads,
+    /// Whether its kernels compute in float16; otherwise, they only store it, see
+    /// [`widen_halves`](super::widen_halves).
+    pub computes_halves: bool,
     /// Alignment of values and views.
     pub granularity: Granularity,
 }
@@ -90,8 +93,6 @@ passes! {
     rows,
     /// Merges operators that scale, shift and pad into convolutions.
     affine,
-    /// Computes in float32 what float16 operators only pass on to others.
-    halves,
     /// Lets convolutional networks compute with channels last.
     layout,
     /// Replaces products of quantized tensors by operators on integers.

@@ -26,6 +26,7 @@ use super::steps::softmax::SoftmaxStep;
 use super::steps::triangular::TriangularStep;
 use super::steps::{Env, quantize};
 use super::weights::Weights;
+use crate::compile::is_settled;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Constant, Epilogue, Graph, Node, ValueId};
@@ -120,8 +121,9 @@ pub struct Lowered {
 /// mapped constant cannot be read.
 ///
 /// # Panics
-/// If the step does not apply the node's epilogue, which is a bug in a pass.
+/// If the step does not apply the node's epilogue, or would compute in float16: these are bugs in a pass.
 pub fn lower(graph: &Graph, node: &Node, cache: Option<ValueId>, env: &Env, winograd: bool) -> Result<Lowered> {
+    assert!(is_settled(graph, node), "{} would compute in float16", node.op.rule().name);
     let mut lowering = Lowering::new(graph, node, cache, env, winograd);
     let step = match &node.op {
         Api(op) => lower_op(op, &mut lowering)?,
@@ -251,10 +253,7 @@ fn lower_fusion(fusion: &Fusion, l: &mut Lowering) -> Result<Step> {
                 None => ElementwiseStep::new(program, l.inputs(), l.output()).into(),
             }
         }
-        Fusion::Attention(op) => {
-            let masks = (3..l.count()).filter_map(|index| l.given(index)).map(|mask| mask.dtype).collect();
-            AttentionStep::new(op, l.output().dtype, masks, l.env.isa).into()
-        }
+        Fusion::Attention(op) => AttentionStep::new(op, l.input(1).dtype, l.env.isa).into(),
         Fusion::RmsNormalization(op) => LayerNormStep::root_mean_square(op, l.input(0)).into(),
         Fusion::Quantized(op) => lower_quantized(op, l)?,
         Fusion::BlockProduct(op) => lower_block_product(op, l)?,
@@ -284,7 +283,10 @@ fn with_following<R>(l: &mut Lowering, addend: usize, work: impl FnOnce(&Lowerin
 
 fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
     let constants = [l.weights(0), l.weights(1)];
-    let step = with_following(l, 2, |l, following| DenseStep::new(&l.env, shape, constants, l.winograd, following))?;
+    let right = l.input(1).dtype;
+    let new =
+        |l: &Lowering, following: &Following| DenseStep::new(&l.env, shape, constants, right, l.winograd, following);
+    let step = with_following(l, 2, new)?;
     l.packed.extend(step.packed_operands());
     Ok(step.into())
 }

@@ -1,8 +1,7 @@
 //! The memory of a dispatch, as one step of a plan sees it.
 
-use super::kernels::float::{Floats, FloatsMut};
 use crate::compile::memory::{Place, Space};
-use crate::dtype::{DataType, Element};
+use crate::dtype::Element;
 use crate::memory::{Appended, Buffer, elements, elements_mut};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -221,14 +220,6 @@ impl<'a> Io<'a> {
         self.optional(index).expect("the rule requires this operand")
     }
 
-    /// The floating-point elements, of type `dtype`, of the operand at `index`, if present.
-    pub fn floats(&self, index: usize, dtype: DataType) -> Option<Floats<'a>> {
-        match dtype {
-            DataType::Float16 => self.optional(index).map(Floats::F16),
-            _ => self.optional(index).map(Floats::F32),
-        }
-    }
-
     /// Number of operands, including absent ones.
     pub fn inputs(&self) -> usize {
         self.inputs.len()
@@ -249,17 +240,6 @@ impl<'a> Io<'a> {
         // SAFETY: by the contract of `new`, no other code accesses the region for `'a`; `taken` ensures that it is
         // handed out once.
         elements_mut(unsafe { std::slice::from_raw_parts_mut(region.start, region.bytes) })
-    }
-
-    /// Like [`output`](Self::output), with floating-point elements of type `dtype`.
-    ///
-    /// # Panics
-    /// As [`output`](Self::output).
-    pub fn floats_output(&mut self, dtype: DataType) -> FloatsMut<'a> {
-        match dtype {
-            DataType::Float16 => FloatsMut::F16(self.output()),
-            _ => FloatsMut::F32(self.output()),
-        }
     }
 
     /// The scratch memory, with undefined content. Can be taken once.

@@ -6,10 +6,10 @@ use super::readers::Readers;
 use super::steps::{Env, Run};
 use super::weights::resident;
 use crate::compile::memory::{MemoryPlan, Place, Space};
-use crate::compile::{Granularity, Passes, Reads, Target, unpack};
+use crate::compile::{Granularity, Passes, Reads, Target, is_settled, unpack, widen_halves};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::Result;
-use crate::ir::{Changes, Filling, Graph, Growing, Node, ValueId};
+use crate::ir::{Changes, Filling, Graph, Growing, Node, Source, ValueId};
 use crate::memory::{ALIGNMENT, Buffer};
 use crate::observe::{Observer, Unobserved};
 use crate::ops::{Api, Fusion, Op, Operation};
@@ -87,6 +87,7 @@ impl Plan {
     pub fn new(mut graph: Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
         let passes = Passes { views: options.share_views, winograd: options.winograd, ..Passes::NONE };
         unpack(&mut graph)?;
+        widen_halves(&mut graph)?;
         let origin = Origin::unchanged(&graph, passes);
         Plan::of_optimized(&mut graph, origin, env, options)
     }
@@ -432,6 +433,7 @@ pub const TARGET: Target = Target {
         Operation::Fusion(op) => matches!(op, Fusion::BlockProduct(_)),
     },
     reads: |_, _| Reads::Never,
+    computes_halves: false,
     granularity: Granularity { block: ALIGNMENT, view: 1 },
 };
 
@@ -467,6 +469,25 @@ impl PlannedStep {
 /// # Errors
 /// An `UnknownError` if there is not enough memory, an `OperationError` if a mapped constant cannot be read.
 pub fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
+    if is_settled(graph, node) {
+        return evaluate_settled(graph, node, env);
+    }
+    let mut own = graph.alone(node);
+    widen_halves(&mut own)?;
+    let mut outputs = Vec::new();
+    for node in std::mem::take(&mut own.nodes) {
+        for (id, bytes) in node.outputs.iter().zip(evaluate_settled(&own, &node, env)?) {
+            match own.outputs.iter().any(|(_, output)| output == id) {
+                true => outputs.push((*id, bytes)),
+                false => own.values[id.index()].source = Source::Constant(bytes.into()),
+            }
+        }
+    }
+    outputs.sort_unstable_by_key(|(id, _)| own.outputs.iter().position(|(_, output)| output == id));
+    Ok(outputs.into_iter().map(|(_, bytes)| bytes).collect())
+}
+
+fn evaluate_settled(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
     let lowered = lower(graph, node, None, env, false)?;
     // Packed operands are not read again.
     let operand = |(index, id): (usize, Option<ValueId>)| {

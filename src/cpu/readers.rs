@@ -5,7 +5,7 @@ use super::lower::Lowered;
 use super::product::panels::Panels;
 use super::step::Step;
 use super::steps::gather::PackedGatherStep;
-use crate::ir::{Graph, Node, Source, ValueId};
+use crate::ir::{Graph, Node, Source, Value, ValueId};
 use crate::memory::Buffer;
 use crate::ops::{Api, Op};
 use std::collections::HashMap;
@@ -19,6 +19,8 @@ pub struct Readers {
     raw: Vec<usize>,
     /// For each constant, the nodes that gather from it. Gather steps read nothing else of it.
     gathers: HashMap<ValueId, Vec<usize>>,
+    /// For each constant that is widened from float16, the one that nodes gather these float16 numbers from.
+    stored: HashMap<ValueId, ValueId>,
     /// Constants that are only gathered from and packed for products, such as the embedding of a language model that
     /// also computes its logits. Gathers then read rows from the panels.
     tied: HashMap<ValueId, Tied>,
@@ -33,7 +35,14 @@ impl Readers {
                 gathers.entry(id).or_default().push(index);
             }
         }
-        Readers { raw: graph.use_counts(), gathers, tied: HashMap::new() }
+        let addresses = |id: &ValueId| Some((graph.value(*id).constant()?.address(), *id));
+        let gathered: HashMap<*const u8, ValueId> = gathers.keys().filter_map(addresses).collect();
+        let stored = |(index, value): (usize, &Value)| {
+            let halves = value.constant()?.halves()?;
+            Some((ValueId(index as u32), *gathered.get(&halves.address())?))
+        };
+        let stored = graph.values.iter().enumerate().filter_map(stored).collect();
+        Readers { raw: graph.use_counts(), gathers, stored, tied: HashMap::new() }
     }
 
     /// The step of `node`, if it gathers from a constant that is only kept packed.
@@ -54,16 +63,19 @@ impl Readers {
                 continue;
             }
             self.raw[id.index()] -= 1;
+            let stored = *self.stored.get(&id).unwrap_or(&id);
             if operand == 1 {
-                self.tie(graph, all, id);
+                self.tie(graph, all, stored);
             }
-            if self.raw[id.index()] == 0 {
-                graph.values[id.index()].source = Source::Constant(Buffer::default().into());
+            for id in [id, stored] {
+                if self.raw[id.index()] == 0 {
+                    graph.values[id.index()].source = Source::Constant(Buffer::default().into());
+                }
             }
         }
     }
 
-    /// If nothing else reads the raw bytes of `id`, which the last step in `all` packed, makes all nodes that gather
+    /// If nothing else reads the raw bytes of `id`, whose numbers the last step in `all` packed, makes all nodes that gather
     /// from it read the packed copy.
     fn tie(&mut self, graph: &Graph, all: &mut [Option<Lowered>], id: ValueId) {
         let Some(gathers) = self.gathers.get(&id).filter(|gathers| gathers.len() == self.raw[id.index()]) else {

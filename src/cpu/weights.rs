@@ -1,13 +1,14 @@
 //! Constants as steps need them. Packing reads them in pieces, which never keeps large mapped weights in memory twice;
 //! and all steps and graphs of the process that need the same bytes share one buffer.
 
-use super::kernels::float::Floats;
 use super::schedule::pool::Threads;
 use super::schedule::shared::for_each_chunk;
 use crate::dtype::{DataType, Element};
 use crate::error::Result;
 use crate::ir::{Constant, FileType, Widened};
-use crate::memory::{Buffer, MIN_SHARED_BYTES, Mapped, WeakBuffers, bytes_of, elements, share};
+use crate::memory::{Buffer, MIN_SHARED_BYTES, Mapped, WeakBuffers, bytes_of, elements, elements_mut, share};
+use half::f16;
+use half::slice::HalfFloatSliceExt;
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -34,9 +35,12 @@ enum Source<'a> {
     Widened(&'a Widened),
 }
 
-/// A buffer for pieces read from a file. Grows as needed.
+/// Buffers for a piece as it is stored, if it is not in memory, and widened. They grow as needed.
 #[derive(Default)]
-pub struct Staging(Option<Buffer>);
+pub struct Staging {
+    stored: Option<Buffer>,
+    wide: Option<Buffer>,
+}
 
 impl<'a> Weights<'a> {
     /// The elements of `constant`, of type `dtype`, or of float16 if they are stored as such. They are packed by
@@ -77,30 +81,33 @@ impl<'a> Weights<'a> {
         self.dtype
     }
 
-    /// How many elements to read in one [`piece`](Self::piece): any number if they are in memory.
+    /// How many elements to read in one [`piece`](Self::piece): any number if they are float32 in memory.
     pub fn piece_len(&self) -> usize {
         match self.source {
-            Source::Slice(_) | Source::Memory(_) => usize::MAX,
-            Source::Mapped(_) | Source::Widened(_) => PIECE_BYTES / self.dtype.size(),
+            Source::Slice(_) | Source::Memory(_) if self.dtype != DataType::Float16 => usize::MAX,
+            _ => PIECE_BYTES / self.dtype.size(),
         }
     }
 
-    /// The elements in `range`: in place if they are in memory, or read into `staging`.
+    /// The elements in `range` as float32: in place if they are in memory, or in `staging`.
     ///
     /// # Errors
     /// An `UnknownError` if there is not enough memory for the copy, an `OperationError` if a mapped file cannot be read.
     ///
     /// # Panics
     /// If there are fewer elements, or they are not floats.
-    pub fn piece<'s>(&self, range: Range<usize>, staging: &'s mut Staging) -> Result<Floats<'s>>
+    pub fn piece<'s>(&self, range: Range<usize>, staging: &'s mut Staging) -> Result<&'s [f32]>
     where
         'a: 's,
     {
-        let bytes = self.stored(range, &mut staging.0)?;
-        Ok(match self.dtype {
-            DataType::Float16 => Floats::F16(elements(bytes)),
-            _ => Floats::F32(elements(bytes)),
-        })
+        let len = range.len() * size_of::<f32>();
+        let bytes = self.stored(range, &mut staging.stored)?;
+        if self.dtype != DataType::Float16 {
+            return Ok(elements(bytes));
+        }
+        let (halves, wide) = (elements::<f16>(bytes), elements_mut(room(&mut staging.wide, len)?));
+        self.fill(wide, 1, 1, |first, wide| halves[first..][..wide.len()].convert_to_f32_slice(wide));
+        Ok(wide)
     }
 
     /// The stored bytes of the elements in `range`.

@@ -19,17 +19,10 @@ use std::sync::{Arc, OnceLock};
 
 /// The compiler's target for GPUs. Offsets in buffers are multiples of [`ALIGNMENT`].
 pub const TARGET: Target = Target {
-    passes: Passes {
-        growing: false,
-        halves: false,
-        layout: false,
-        quantized: false,
-        weights: false,
-        winograd: false,
-        ..Passes::ALL
-    },
+    passes: Passes { growing: false, layout: false, quantized: false, weights: false, winograd: false, ..Passes::ALL },
     takes_epilogue: |op| matches!(op, Api(Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_))),
     reads,
+    computes_halves: true,
     granularity: Granularity { block: ALIGNMENT, view: ALIGNMENT },
 };
 

@@ -60,6 +60,15 @@ impl Constant {
         })
     }
 
+    /// Where the bytes are, for those that are not widened: tells whether constants share them.
+    pub fn address(&self) -> *const u8 {
+        match self {
+            Constant::Owned(buffer) => buffer.bytes().as_ptr(),
+            Constant::Mapped(window) => window.backing().as_ref()[window.range()].as_ptr(),
+            Constant::Widened(_) => std::ptr::null(),
+        }
+    }
+
     /// The elements of a float32 constant as the float16 numbers that they are stored as, if they are.
     pub fn halves(&self) -> Option<Constant> {
         let Constant::Widened(widened) = self else { return None };

@@ -208,6 +208,21 @@ impl Graph {
         all
     }
 
+    /// A graph of nothing but `node`, which reads only constants; its outputs are those of the node, in their order.
+    pub fn alone(&self, node: &Node) -> Graph {
+        let (mut graph, mut node) = (Graph::default(), node.clone());
+        node.each_read_mut(|id| {
+            let Value { descriptor, source } = self.value(*id).clone();
+            *id = graph.add_value(descriptor, source);
+        });
+        for id in &mut node.outputs {
+            *id = graph.add_value(self.descriptor(*id).clone(), Source::Node);
+            graph.outputs.push((id.0.to_string(), *id));
+        }
+        graph.nodes.push(node);
+        graph
+    }
+
     /// The multiply-adds of a node's operator.
     pub fn multiply_adds(&self, node: &Node) -> u64 {
         let outputs: Vec<&Descriptor> = node.outputs.iter().map(|&id| self.descriptor(id)).collect();

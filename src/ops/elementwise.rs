@@ -242,12 +242,6 @@ impl Elementwise {
         )
     }
 
-    /// Whether every result is the value of an operand, apart from its sign, or a bound in the data type: nothing is
-    /// rounded.
-    pub fn is_exact(&self) -> bool {
-        matches!(self, E::Identity | E::Where | E::Neg | E::Abs | E::Relu | E::Max | E::Min | E::Clamp { .. })
-    }
-
     /// One element of the output, of type `out`, from elements of the operands (missing ones are ignored).
     ///
     /// Integers wrap around on overflow, integer division by zero returns 0, and a negative power of an integer is

@@ -1,7 +1,6 @@
 //! The position of the smallest or largest element.
 
 use super::reduce::{Fold, Nest, Reduction, WIDTH};
-use super::stored::{Stored, WIDENED};
 use crate::cpu::simd::Simd;
 use crate::dtype::Element;
 use std::marker::PhantomData;
@@ -44,12 +43,15 @@ impl<F> Arg<F> {
     }
 }
 
+/// Elements searched at a time.
+const BLOCK: usize = 128;
+
 #[inline(always)]
 fn is_nan<T: PartialOrd>(x: T) -> bool {
     x.partial_cmp(&x).is_none()
 }
 
-impl<T: Stored, F: Order<T::Lane> + Copy + Sync> Reduction<T> for Arg<F> {
+impl<T: Element, F: Order<T> + Copy + Sync> Reduction<T> for Arg<F> {
     type Out = i32;
 
     #[inline(always)]
@@ -57,11 +59,9 @@ impl<T: Stored, F: Order<T::Lane> + Copy + Sync> Reduction<T> for Arg<F> {
         // A fold vectorizes, and so does the search for the position of its result; a loop that tracks an index does
         // not.
         let best = nest.fold_run::<S, T, F>(simd, x, start, 0.0);
-        let mut buffer = [T::Lane::default(); WIDENED];
         let mut before = 0;
-        for x in x[start..][..nest.count()].chunks(WIDENED / 2) {
-            let x = T::widen(simd, x, &mut buffer);
-            let found = |x: T::Lane| x == best || (is_nan(x) && is_nan(best));
+        for x in x[start..][..nest.count()].chunks(BLOCK) {
+            let found = |x: T| x == best || (is_nan(x) && is_nan(best));
             if x.iter().fold(false, |any, &x| any | found(x)) {
                 return (before + x.iter().position(|&x| found(x)).expect("a matching element exists")) as i32;
             }
@@ -71,14 +71,13 @@ impl<T: Stored, F: Order<T::Lane> + Copy + Sync> Reduction<T> for Arg<F> {
     }
 
     #[inline(always)]
-    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [i32]) {
-        let mut best = [T::Lane::default(); WIDTH];
+    fn many<S: Simd>(self, _: S, nest: &Nest, x: &[T], start: usize, out: &mut [i32]) {
+        let mut best = [T::default(); WIDTH];
         let best = &mut best[..out.len()];
         out.fill(0);
-        let mut buffer = [T::Lane::default(); WIDENED];
         for (row, offset) in nest.runs().enumerate() {
             let row = row as i32;
-            let x = T::widen(simd, &x[start + offset..][..out.len()], &mut buffer);
+            let x = &x[start + offset..][..out.len()];
             if row == 0 {
                 best.copy_from_slice(x);
             }

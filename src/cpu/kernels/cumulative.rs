@@ -1,14 +1,12 @@
 //! Running sums.
 
 use super::reduce::WIDTH;
-use super::stored::Stored;
 use crate::cpu::simd::{Kernel, Simd};
-use crate::dtype::nearest_f16;
+use crate::dtype::Element;
 use crate::memory::ColumnBlock;
-use half::f16;
 
 /// An element type that can be summed.
-pub trait Summand: Stored {
+pub trait Summand: Element {
     /// The accumulator: float64 for floats, for results as accurate as the formula even in long rows.
     type Sum: Copy + Default;
     /// Adds an element to the sum; integers wrap around.
@@ -17,24 +15,17 @@ pub trait Summand: Stored {
     fn from_sum(sum: Self::Sum) -> Self;
 }
 
-macro_rules! float_summands {
-    ($($type:ty: $from:expr;)*) => {$(
-        impl Summand for $type {
-            type Sum = f64;
-            #[inline(always)]
-            fn add(sum: f64, x: $type) -> f64 {
-                sum + x.lane() as f64
-            }
-            #[inline(always)]
-            fn from_sum(sum: f64) -> $type {
-                let from: fn(f64) -> $type = $from;
-                from(sum)
-            }
-        }
-    )*};
+impl Summand for f32 {
+    type Sum = f64;
+    #[inline(always)]
+    fn add(sum: f64, x: f32) -> f64 {
+        sum + x as f64
+    }
+    #[inline(always)]
+    fn from_sum(sum: f64) -> f32 {
+        sum as f32
+    }
 }
-
-float_summands! { f32: |sum| sum as f32; f16: nearest_f16; }
 
 macro_rules! integer_summands {
     ($($type:ty)*) => {$(

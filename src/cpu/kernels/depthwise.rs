@@ -1,7 +1,6 @@
 //! Depthwise convolution plane by plane: every output channel reads one input channel. There is too little arithmetic
 //! per element for a matrix product, so the kernel reads the image directly.
 
-use super::float::Float;
 use super::lanes::gather;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
@@ -51,7 +50,7 @@ impl Window {
     }
 }
 
-/// The input rows under some output rows, widened and padded, with columns sorted by their residue modulo the step:
+/// The input rows under some output rows, padded, with columns sorted by their residue modulo the step:
 /// every tap then reads contiguous elements.
 pub struct Padded<'a> {
     window: &'a Window,
@@ -64,13 +63,7 @@ pub struct Padded<'a> {
 
 impl<'a> Padded<'a> {
     /// Copies the input under the output rows `rows` from the plane that starts at `image`.
-    pub fn fill<T: Float>(
-        isa: Isa,
-        window: &'a Window,
-        image: &[T],
-        rows: Range<usize>,
-        scratch: &'a mut [f32],
-    ) -> Padded<'a> {
+    pub fn fill(isa: Isa, window: &'a Window, image: &[f32], rows: Range<usize>, scratch: &'a mut [f32]) -> Padded<'a> {
         let scratch = &mut scratch[..window.scratch_len(rows.len())];
         isa.run(Fill { window, image, first: rows.start, out: scratch });
         let hop = [window.dilation[1] / window.step[1], window.dilation[1] % window.step[1]];
@@ -84,14 +77,14 @@ impl<'a> Padded<'a> {
     }
 }
 
-struct Fill<'a, T> {
+struct Fill<'a> {
     window: &'a Window,
-    image: &'a [T],
+    image: &'a [f32],
     first: usize,
     out: &'a mut [f32],
 }
 
-impl<T: Float> Kernel for Fill<'_, T> {
+impl Kernel for Fill<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {

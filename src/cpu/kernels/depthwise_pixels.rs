@@ -3,7 +3,6 @@
 //! at compile time, so is input shared by neighboring windows.
 
 use super::depthwise::Window;
-use super::float::Float;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
 
@@ -54,31 +53,28 @@ pub fn padded_channels(isa: Isa, channels: usize) -> usize {
     channels.max(isa.lanes())
 }
 
-/// Widens pixels of `channels / multiplier` channels to `stride` floats each: every channel `multiplier` times, then zeros.
-pub fn expand<T: Float>(isa: Isa, image: &[T], [channels, multiplier, stride]: [usize; 3], out: &mut [f32]) {
+/// Copies pixels of `channels / multiplier` channels to `stride` floats each: every channel `multiplier` times, then zeros.
+pub fn expand(isa: Isa, image: &[f32], [channels, multiplier, stride]: [usize; 3], out: &mut [f32]) {
     isa.run(Expand { image, channels, multiplier, stride, out });
 }
 
-struct Expand<'a, T> {
-    image: &'a [T],
+struct Expand<'a> {
+    image: &'a [f32],
     channels: usize,
     multiplier: usize,
     stride: usize,
     out: &'a mut [f32],
 }
 
-impl<T: Float> Kernel for Expand<'_, T> {
+impl Kernel for Expand<'_> {
     type Output = ();
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Simd>(self, _: S) {
         let Expand { image, channels, multiplier, stride, out } = self;
-        if multiplier == 1 && stride == channels {
-            return T::widen_slice(simd, image, out);
-        }
         for (pixel, out) in image.chunks_exact(channels / multiplier).zip(out.chunks_exact_mut(stride)) {
             out[channels..].fill(0.0);
             for (x, out) in pixel.iter().zip(out[..channels].chunks_exact_mut(multiplier)) {
-                out.fill(x.to_f32());
+                out.fill(*x);
             }
         }
     }

@@ -1,30 +1,24 @@
-//! Copies rows of a few vectors, widened to float32.
+//! Copies rows of a few vectors.
 
-use super::float::Float;
 use crate::cpu::simd::Simd;
 
 /// Writes `to[i] = from[i]` over the whole of `to`, usually a few vectors: the tail is a masked load instead of
 /// scalars.
 #[inline(always)]
-pub fn copy<S: Simd, T: Float>(simd: S, from: &[T], to: &mut [f32]) {
+pub fn copy<S: Simd>(simd: S, from: &[f32], to: &mut [f32]) {
     let from = &from[..to.len()];
-    match T::as_f32(from) {
-        Some(from) => {
-            let body = to.len() / S::LANES * S::LANES;
-            for at in (0..body).step_by(S::LANES) {
-                simd.store(simd.load(&from[at..]), &mut to[at..]);
-            }
-            if body < to.len() {
-                simd.store_partial(simd.load_partial(&from[body..]), &mut to[body..]);
-            }
-        }
-        None => T::widen_slice(simd, from, to),
+    let body = to.len() / S::LANES * S::LANES;
+    for at in (0..body).step_by(S::LANES) {
+        simd.store(simd.load(&from[at..]), &mut to[at..]);
+    }
+    if body < to.len() {
+        simd.store_partial(simd.load_partial(&from[body..]), &mut to[body..]);
     }
 }
 
 /// Writes `to[i] = from[i * hop]` over the whole of `to`.
 #[inline(always)]
-pub fn gather<S: Simd, T: Float>(simd: S, from: &[T], hop: usize, to: &mut [f32]) {
+pub fn gather<S: Simd>(simd: S, from: &[f32], hop: usize, to: &mut [f32]) {
     if to.is_empty() {
         return;
     }
@@ -35,11 +29,11 @@ pub fn gather<S: Simd, T: Float>(simd: S, from: &[T], hop: usize, to: &mut [f32]
             // Pairs of a constant length become vector shuffles.
             let (pairs, last) = from.as_chunks::<2>();
             let len = pairs.len();
-            to.iter_mut().zip(pairs).for_each(|(to, from)| *to = from[0].to_f32());
+            to.iter_mut().zip(pairs).for_each(|(to, from)| *to = from[0]);
             if let (Some(to), Some(from)) = (to.get_mut(len), last.first()) {
-                *to = from.to_f32();
+                *to = *from;
             }
         }
-        _ => to.iter_mut().zip(from.iter().step_by(hop)).for_each(|(to, from)| *to = from.to_f32()),
+        _ => to.iter_mut().zip(from.iter().step_by(hop)).for_each(|(to, from)| *to = *from),
     }
 }

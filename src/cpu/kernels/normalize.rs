@@ -4,10 +4,8 @@
 //! relative to its terms. Results are within 4 ULP of the larger of product and bias. Squares beyond the range of
 //! float32 and rows with a coefficient per element are computed in float64.
 
-use super::float::Float;
 use super::reduce::{Moments, Nest, Reduction};
 use super::rows::{Plain, SquaresAbout, sum};
-use super::stored::WIDENED;
 use crate::cpu::simd::{Kernel, Simd};
 
 /// Variances and factors in this range, and their terms, are normal float32 numbers.
@@ -22,7 +20,7 @@ fn halves(mean: f64) -> [f32; 2] {
 
 /// Mean and variance of a row, as defined by [`Moments`].
 #[inline(always)]
-fn moments_of_row<S: Simd, T: Float>(simd: S, moments: Moments, row: &Nest, x: &[T]) -> [f64; 2] {
+fn moments_of_row<S: Simd>(simd: S, moments: Moments, row: &Nest, x: &[f32]) -> [f64; 2] {
     let count = x.len() as f64;
     let mean = sum(simd, x, Plain) / count;
     let [high, low] = halves(mean);
@@ -35,16 +33,16 @@ fn moments_of_row<S: Simd, T: Float>(simd: S, moments: Moments, row: &Nest, x: &
 
 /// A mean of 0, and the factor from the mean of the squares.
 #[inline(always)]
-fn root_mean_square<S: Simd, T: Float>(simd: S, moments: Moments, row: &Nest, x: &[T]) -> [f64; 2] {
+fn root_mean_square<S: Simd>(simd: S, moments: Moments, row: &Nest, x: &[f32]) -> [f64; 2] {
     let squares = sum(simd, x, SquaresAbout(0.0));
     let squares = if SAFE.contains(&squares) { squares } else { row.sum_of_squares(simd, x) };
     [0.0, 1.0 / (squares / x.len() as f64 + moments.epsilon).sqrt()]
 }
 
 /// Mean and variance of neighboring rows.
-pub struct RowMoments<'a, T> {
+pub struct RowMoments<'a> {
     /// The rows.
-    pub x: &'a [T],
+    pub x: &'a [f32],
     /// The loops over a single row.
     pub row: &'a Nest,
     /// The reduction.
@@ -53,7 +51,7 @@ pub struct RowMoments<'a, T> {
     pub out: &'a mut [[f64; 2]],
 }
 
-impl<T: Float> Kernel for RowMoments<'_, T> {
+impl Kernel for RowMoments<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -76,11 +74,11 @@ pub struct Coefficients<'a> {
 }
 
 /// Rows of the same length, each with one set of coefficients.
-pub struct UniformRows<'a, T> {
+pub struct UniformRows<'a> {
     /// Rows of the operand.
-    pub x: &'a [T],
+    pub x: &'a [f32],
     /// The same rows of the output.
-    pub out: &'a mut [T],
+    pub out: &'a mut [f32],
     /// Elements per row.
     pub columns: usize,
     /// The index of the first row.
@@ -89,74 +87,60 @@ pub struct UniformRows<'a, T> {
     pub coefficients: Coefficients<'a>,
 }
 
-impl<T: Float> Kernel for UniformRows<'_, T> {
+impl Kernel for UniformRows<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let UniformRows { x, out, columns, first, coefficients } = self;
-        let (mut wide, mut narrow) = ([0.0; WIDENED], [0.0; WIDENED]);
         for (i, (x, out)) in x.chunks_exact(columns).zip(out.chunks_exact_mut(columns)).enumerate() {
             let channel = (first + i) % coefficients.mean.len();
             let [mean, factor, bias] =
                 [coefficients.mean, coefficients.factor, coefficients.bias].map(|values| values[channel]);
             let is_safe = SAFE.contains(&factor.abs());
             let ([high, low], factor32, bias32) = (halves(mean), factor as f32, bias as f32);
-            for (x, out) in x.chunks(T::CHUNK).zip(out.chunks_mut(T::CHUNK)) {
-                let x = T::widen(simd, x, &mut wide);
-                T::narrow(simd, out, &mut narrow, |out| {
-                    if is_safe {
-                        for (out, &x) in out.iter_mut().zip(x) {
-                            *out = simd.mul_add_scalar((x - high) - low, factor32, bias32);
-                        }
-                        return;
-                    }
-                    for (out, &x) in out.iter_mut().zip(x) {
-                        *out = ((x as f64 - mean) * factor + bias) as f32;
-                    }
-                });
+            if is_safe {
+                for (out, &x) in out.iter_mut().zip(x) {
+                    *out = simd.mul_add_scalar((x - high) - low, factor32, bias32);
+                }
+                continue;
+            }
+            for (out, &x) in out.iter_mut().zip(x) {
+                *out = ((x as f64 - mean) * factor + bias) as f32;
             }
         }
     }
 }
 
 /// One row with separate coefficients for each element.
-pub struct ChannelRow<'a, T> {
+pub struct ChannelRow<'a> {
     /// The row of the operand.
-    pub x: &'a [T],
+    pub x: &'a [f32],
     /// The same row of the output.
-    pub out: &'a mut [T],
+    pub out: &'a mut [f32],
     /// The coefficients, as many as there are elements in the row.
     pub coefficients: Coefficients<'a>,
 }
 
-impl<T: Float> Kernel for ChannelRow<'_, T> {
+impl Kernel for ChannelRow<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Simd>(self, _: S) {
         let ChannelRow { x, out, coefficients: Coefficients { mean, factor, bias } } = self;
-        let (mut wide, mut narrow) = ([0.0; WIDENED], [0.0; WIDENED]);
-        for (block, (x, out)) in x.chunks(WIDENED).zip(out.chunks_mut(WIDENED)).enumerate() {
-            let range = block * WIDENED..block * WIDENED + x.len();
-            let (mean, factor, bias) = (&mean[range.clone()], &factor[range.clone()], &bias[range]);
-            let x = T::widen(simd, x, &mut wide);
-            T::narrow(simd, out, &mut narrow, |out| {
-                let coefficients = mean.iter().zip(factor).zip(bias);
-                for ((out, &x), ((&mean, &factor), &bias)) in out.iter_mut().zip(x).zip(coefficients) {
-                    *out = ((x as f64 - mean) * factor + bias) as f32;
-                }
-            });
+        let coefficients = mean.iter().zip(factor).zip(bias);
+        for ((out, &x), ((&mean, &factor), &bias)) in out.iter_mut().zip(x).zip(coefficients) {
+            *out = ((x as f64 - mean) * factor + bias) as f32;
         }
     }
 }
 
 /// Layers that are contiguous rows: mean and variance per row, scales and biases along it.
-pub struct LayerRows<'a, T> {
+pub struct LayerRows<'a> {
     /// Rows of the operand.
-    pub x: &'a [T],
+    pub x: &'a [f32],
     /// The same rows of the output.
-    pub out: &'a mut [T],
+    pub out: &'a mut [f32],
     /// The loops over a single row.
     pub row: &'a Nest,
     /// Mean and variance.
@@ -164,12 +148,12 @@ pub struct LayerRows<'a, T> {
     /// Whether to subtract the mean; otherwise the variance is taken about 0.
     pub centered: bool,
     /// The scales along a row.
-    pub scale: Option<&'a [T]>,
+    pub scale: Option<&'a [f32]>,
     /// The biases along a row.
-    pub bias: Option<&'a [T]>,
+    pub bias: Option<&'a [f32]>,
 }
 
-impl<T: Float> Kernel for LayerRows<'_, T> {
+impl Kernel for LayerRows<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -186,46 +170,43 @@ impl<T: Float> Kernel for LayerRows<'_, T> {
     }
 }
 
+/// Elements that share the constants of absent scales and biases.
+const BLOCK: usize = 256;
+
 #[inline(always)]
-fn layer_row<S: Simd, T: Float>(
+fn layer_row<S: Simd>(
     simd: S,
-    x: &[T],
-    out: &mut [T],
+    x: &[f32],
+    out: &mut [f32],
     [mean, factor]: [f64; 2],
-    scale: Option<&[T]>,
-    bias: Option<&[T]>,
+    scale: Option<&[f32]>,
+    bias: Option<&[f32]>,
 ) {
-    const ONES: [f32; WIDENED] = [1.0; WIDENED];
-    const ZEROS: [f32; WIDENED] = [0.0; WIDENED];
-    let (mut wide, mut narrow) = ([0.0; WIDENED], [0.0; WIDENED]);
-    let (mut wide_scale, mut wide_bias) = ([0.0; WIDENED], [0.0; WIDENED]);
+    const ONES: [f32; BLOCK] = [1.0; BLOCK];
+    const ZEROS: [f32; BLOCK] = [0.0; BLOCK];
     let is_safe = SAFE.contains(&factor);
     let ([high, low], factor32) = (halves(mean), factor as f32);
-    for (block, (x, out)) in x.chunks(WIDENED).zip(out.chunks_mut(WIDENED)).enumerate() {
-        let range = block * WIDENED..block * WIDENED + x.len();
-        let x = T::widen(simd, x, &mut wide);
-        let scale = scale.map_or(&ONES[..x.len()], |scale| T::widen(simd, &scale[range.clone()], &mut wide_scale));
-        let bias = bias.map_or(&ZEROS[..x.len()], |bias| T::widen(simd, &bias[range], &mut wide_bias));
-        T::narrow(simd, out, &mut narrow, |out| {
-            if is_safe {
-                for ((out, &x), (&scale, &bias)) in out.iter_mut().zip(x).zip(scale.iter().zip(bias)) {
-                    *out = simd.mul_add_scalar((x - high) - low, factor32 * scale, bias);
-                }
-                return;
-            }
+    for (block, (x, out)) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)).enumerate() {
+        let range = block * BLOCK..block * BLOCK + x.len();
+        let scale = scale.map_or(&ONES[..x.len()], |scale| &scale[range.clone()]);
+        let bias = bias.map_or(&ZEROS[..x.len()], |bias| &bias[range]);
+        if is_safe {
             for ((out, &x), (&scale, &bias)) in out.iter_mut().zip(x).zip(scale.iter().zip(bias)) {
-                *out = ((x as f64 - mean) * factor * scale as f64 + bias as f64) as f32;
+                *out = simd.mul_add_scalar((x - high) - low, factor32 * scale, bias);
             }
-        });
+            continue;
+        }
+        for ((out, &x), (&scale, &bias)) in out.iter_mut().zip(x).zip(scale.iter().zip(bias)) {
+            *out = ((x as f64 - mean) * factor * scale as f64 + bias as f64) as f32;
+        }
     }
 }
 
 /// Writes every `stride`-th element of `x`, or the first one for stride 0, as float64; writes `default` if there is no `x`.
-pub fn fill_weights<T: Float>(x: Option<&[T]>, stride: usize, default: f64, out: &mut [f64]) {
-    let wide = |x: T| x.lane() as f64;
+pub fn fill_weights(x: Option<&[f32]>, stride: usize, default: f64, out: &mut [f64]) {
     match (x, stride) {
         (None, _) => out.fill(default),
-        (Some(x), 0) => out.fill(wide(x[0])),
-        (Some(x), stride) => out.iter_mut().zip(x.iter().step_by(stride)).for_each(|(out, &x)| *out = wide(x)),
+        (Some(x), 0) => out.fill(x[0] as f64),
+        (Some(x), stride) => out.iter_mut().zip(x.iter().step_by(stride)).for_each(|(out, &x)| *out = x as f64),
     }
 }

@@ -4,9 +4,8 @@
 //! formula. The order of an output's terms depends only on the shapes.
 
 use super::elementwise::Integer;
-use super::float::Float;
-use super::stored::{Stored, WIDENED};
 use crate::cpu::simd::{Kernel, Simd, math};
+use crate::dtype::Element;
 use crate::shape::MAX_RANK;
 use std::marker::PhantomData;
 
@@ -97,32 +96,23 @@ impl Nest {
 
     /// Folds all elements of the output that starts at element `start`.
     #[inline(always)]
-    pub(super) fn fold_run<S: Simd, T: Stored, F: Fold<T::Lane>>(
-        &self,
-        simd: S,
-        x: &[T],
-        start: usize,
-        shift: f64,
-    ) -> F::Sum {
+    pub(super) fn fold_run<S: Simd, T: Copy, F: Fold<T>>(&self, simd: S, x: &[T], start: usize, shift: f64) -> F::Sum {
         let mut sum = F::NONE;
-        let mut buffer = [T::Lane::default(); WIDENED];
         for offset in self.runs() {
-            for x in x[start + offset..][..self.run].chunks(T::CHUNK) {
-                sum = fold_slice::<S, T::Lane, F>(simd, sum, T::widen(simd, x, &mut buffer), shift);
-            }
+            sum = fold_slice::<S, T, F>(simd, sum, &x[start + offset..][..self.run], shift);
         }
         sum
     }
 
     /// The sum of the squares of all elements of the first output.
     #[inline(always)]
-    pub(super) fn sum_of_squares<S: Simd, T: Float>(&self, simd: S, x: &[T]) -> f64 {
-        self.fold_run::<S, T, SumSquares>(simd, x, 0, 0.0)
+    pub(super) fn sum_of_squares<S: Simd>(&self, simd: S, x: &[f32]) -> f64 {
+        self.fold_run::<S, f32, SumSquares>(simd, x, 0, 0.0)
     }
 
     /// Like [`fold_run`](Self::fold_run) for `sums.len()` neighboring outputs, at most [`WIDTH`], each with its own shift.
     #[inline(always)]
-    fn fold_columns<S: Simd, T: Stored, F: Fold<T::Lane>>(
+    fn fold_columns<S: Simd, T: Copy, F: Fold<T>>(
         &self,
         simd: S,
         x: &[T],
@@ -132,13 +122,12 @@ impl Nest {
     ) {
         sums.fill(F::NONE);
         let shifts = &shifts[..sums.len()];
-        let mut buffers = [[T::Lane::default(); WIDENED]; ROWS];
         let mut runs = self.runs();
         loop {
             let mut rows = [&[][..]; ROWS];
             let mut count = 0;
-            for ((row, buffer), offset) in rows.iter_mut().zip(&mut buffers).zip(&mut runs) {
-                *row = T::widen(simd, &x[start + offset..][..sums.len()], buffer);
+            for (row, offset) in rows.iter_mut().zip(&mut runs) {
+                *row = &x[start + offset..][..sums.len()];
                 count += 1;
             }
             if count < ROWS {
@@ -341,7 +330,7 @@ impl Fold<f32> for SumSquaresAbout {
 }
 
 /// How each output is computed.
-pub trait Reduction<T: Stored>: Copy + Sync {
+pub trait Reduction<T>: Copy + Sync {
     /// The output element.
     type Out: Send;
 
@@ -366,7 +355,7 @@ impl<F> Folded<F> {
     }
 }
 
-impl<T: Stored, F: Fold<T::Lane, Sum: Send> + Copy + Sync> Reduction<T> for Folded<F> {
+impl<T: Element, F: Fold<T, Sum: Send> + Copy + Sync> Reduction<T> for Folded<F> {
     type Out = F::Sum;
 
     #[inline(always)]
@@ -401,27 +390,27 @@ impl<F: Fold<f32, Sum = f64>> Finished<F> {
     }
 
     /// Computes the output from the [folds](Self::unfinished) of all its parts, which have `count` elements in total.
-    pub fn join<T: Float>(&self, parts: impl Iterator<Item = f64>, count: usize) -> T {
-        T::from_f64((self.finish)(parts.fold(F::NONE, F::join), count as f64))
+    pub fn join(&self, parts: impl Iterator<Item = f64>, count: usize) -> f32 {
+        (self.finish)(parts.fold(F::NONE, F::join), count as f64) as f32
     }
 }
 
-impl<T: Float, F: Fold<f32, Sum: Into<f64>> + Copy + Sync> Reduction<T> for Finished<F> {
-    type Out = T;
+impl<F: Fold<f32, Sum: Into<f64>> + Copy + Sync> Reduction<f32> for Finished<F> {
+    type Out = f32;
 
     #[inline(always)]
-    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> T {
-        let sum = nest.fold_run::<S, T, F>(simd, x, start, 0.0);
-        T::from_f64((self.finish)(sum.into(), nest.count() as f64))
+    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize) -> f32 {
+        let sum = nest.fold_run::<S, f32, F>(simd, x, start, 0.0);
+        (self.finish)(sum.into(), nest.count() as f64) as f32
     }
 
     #[inline(always)]
-    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [T]) {
+    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize, out: &mut [f32]) {
         let (mut sums, count) = ([F::NONE; WIDTH], nest.count() as f64);
         let sums = &mut sums[..out.len()];
-        nest.fold_columns::<S, T, F>(simd, x, start, &UNSHIFTED, sums);
+        nest.fold_columns::<S, f32, F>(simd, x, start, &UNSHIFTED, sums);
         for (out, &sum) in out.iter_mut().zip(&*sums) {
-            *out = T::from_f64((self.finish)(sum.into(), count));
+            *out = (self.finish)(sum.into(), count) as f32;
         }
     }
 }
@@ -437,24 +426,24 @@ impl LogSumExp {
     }
 }
 
-impl<T: Float> Reduction<T> for LogSumExp {
-    type Out = T;
+impl Reduction<f32> for LogSumExp {
+    type Out = f32;
 
     #[inline(always)]
-    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> T {
-        let max = nest.fold_run::<S, T, Max>(simd, x, start, 0.0) as f64;
-        T::from_f64(LogSumExp::finish(max, nest.fold_run::<S, T, SumExp>(simd, x, start, max)))
+    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize) -> f32 {
+        let max = nest.fold_run::<S, f32, Max>(simd, x, start, 0.0) as f64;
+        LogSumExp::finish(max, nest.fold_run::<S, f32, SumExp>(simd, x, start, max)) as f32
     }
 
     #[inline(always)]
-    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [T]) {
+    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize, out: &mut [f32]) {
         let (mut max, mut shifts, mut sums) = ([0f32; WIDTH], [0.0; WIDTH], [0.0; WIDTH]);
         let (max, sums) = (&mut max[..out.len()], &mut sums[..out.len()]);
-        nest.fold_columns::<S, T, Max>(simd, x, start, &UNSHIFTED, max);
+        nest.fold_columns::<S, f32, Max>(simd, x, start, &UNSHIFTED, max);
         shifts.iter_mut().zip(&*max).for_each(|(shift, &max)| *shift = max as f64);
-        nest.fold_columns::<S, T, SumExp>(simd, x, start, &shifts, sums);
+        nest.fold_columns::<S, f32, SumExp>(simd, x, start, &shifts, sums);
         for ((out, &shift), &sum) in out.iter_mut().zip(&shifts).zip(&*sums) {
-            *out = T::from_f64(LogSumExp::finish(shift, sum));
+            *out = LogSumExp::finish(shift, sum) as f32;
         }
     }
 }
@@ -474,23 +463,23 @@ impl Moments {
     }
 }
 
-impl<T: Float> Reduction<T> for Moments {
+impl Reduction<f32> for Moments {
     type Out = [f64; 2];
 
     #[inline(always)]
-    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> [f64; 2] {
+    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize) -> [f64; 2] {
         let count = nest.count() as f64;
-        let mean = nest.fold_run::<S, T, Sum>(simd, x, start, 0.0) / count;
-        self.finish(mean, nest.fold_run::<S, T, SumSquaresAbout>(simd, x, start, mean), count)
+        let mean = nest.fold_run::<S, f32, Sum>(simd, x, start, 0.0) / count;
+        self.finish(mean, nest.fold_run::<S, f32, SumSquaresAbout>(simd, x, start, mean), count)
     }
 
     #[inline(always)]
-    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [[f64; 2]]) {
+    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize, out: &mut [[f64; 2]]) {
         let (mut means, mut sums, count) = ([0.0; WIDTH], [0.0; WIDTH], nest.count() as f64);
         let (means, sums) = (&mut means[..out.len()], &mut sums[..out.len()]);
-        nest.fold_columns::<S, T, Sum>(simd, x, start, &UNSHIFTED, means);
+        nest.fold_columns::<S, f32, Sum>(simd, x, start, &UNSHIFTED, means);
         means.iter_mut().for_each(|mean| *mean /= count);
-        nest.fold_columns::<S, T, SumSquaresAbout>(simd, x, start, means, sums);
+        nest.fold_columns::<S, f32, SumSquaresAbout>(simd, x, start, means, sums);
         for ((out, &mean), &squares) in out.iter_mut().zip(&*means).zip(&*sums) {
             *out = self.finish(mean, squares, count);
         }
@@ -498,7 +487,7 @@ impl<T: Float> Reduction<T> for Moments {
 }
 
 /// Computes the outputs from `first` on, in row-major order; run by [`Isa::run`](crate::cpu::simd::Isa::run).
-pub struct Reduce<'a, T: Stored, R: Reduction<T>> {
+pub struct Reduce<'a, T, R: Reduction<T>> {
     /// The loops.
     pub nest: &'a Nest,
     /// The reduction.
@@ -511,7 +500,7 @@ pub struct Reduce<'a, T: Stored, R: Reduction<T>> {
     pub out: &'a mut [R::Out],
 }
 
-impl<T: Stored, R: Reduction<T>> Kernel for Reduce<'_, T, R> {
+impl<T: Element, R: Reduction<T>> Kernel for Reduce<'_, T, R> {
     type Output = ();
 
     #[inline(always)]

@@ -1,14 +1,13 @@
 //! Bilinear resampling of two dimensions.
 
-use crate::dtype::{Element, nearest_f16};
+use crate::dtype::Element;
 use crate::ops::resample2d::{Between, nearest_integer};
-use half::f16;
 use std::ops::{Add, Mul};
 
 /// An element type that can be interpolated.
 pub trait Interpolated: Element {
-    /// The type of the arithmetic. For integers, and for float16, where terms can cancel, it has enough digits for one
-    /// rounding to give the exact result's nearest value.
+    /// The type of the arithmetic. For integers, it has enough digits for one rounding to give the exact result's nearest
+    /// value.
     type Wide: Copy + Add<Output = Self::Wide> + Mul<Output = Self::Wide>;
     /// Converts the value to the type of the arithmetic.
     fn widen(self) -> Self::Wide;
@@ -41,7 +40,6 @@ macro_rules! interpolated {
 
 interpolated! {
     f32 as f32: |x| x, |y| y;
-    f16 as f64: |x| x.to_f64(), |y| nearest_f16(y);
     // The conversion to an integer saturates.
     i8 as f64: |x| x as f64, |y| nearest_integer(y) as i8;
     u8 as f64: |x| x as f64, |y| nearest_integer(y) as u8;

@@ -1,8 +1,6 @@
 //! Folds of contiguous rows: blocks are summed in float32 vectors, and their sums joined in float64. The error of a sum
 //! is a few ULP (float32) of the sum of its terms' magnitudes.
 
-use super::float::Float;
-use super::stored::WIDENED;
 use crate::cpu::simd::{Simd, math};
 
 /// Elements summed in float32: 16 per lane in four vectors of 16 lanes.
@@ -31,7 +29,7 @@ pub fn largest<S: Simd>(simd: S, x: &[f32]) -> f32 {
     lanes.iter().chain(tail).fold(f32::NEG_INFINITY, |best, &x| if x > best { x } else { best })
 }
 
-/// Computes `out = exp(x + shift)` and returns the sum, for at most [`WIDENED`] elements and results up to 1. Results
+/// Computes `out = exp(x + shift)` and returns the sum, for at most a few hundred elements, and results up to 1. Results
 /// below the smallest normal float are 0.
 #[inline(always)]
 pub fn powers<S: Simd>(simd: S, x: &[f32], shift: f32, out: &mut [f32]) -> f32 {
@@ -98,11 +96,9 @@ impl Term for SquaresAbout {
 
 /// The sum of the terms of a row.
 #[inline(always)]
-pub fn sum<S: Simd, T: Float>(simd: S, x: &[T], term: impl Term) -> f64 {
-    let mut buffer = [0.0; WIDENED];
+pub fn sum<S: Simd>(simd: S, x: &[f32], term: impl Term) -> f64 {
     let mut total = 0.0;
-    for x in x.chunks(SUMMED.min(T::CHUNK)) {
-        let x = T::widen(simd, x, &mut buffer);
+    for x in x.chunks(SUMMED) {
         let mut sums = [simd.splat(0.0); UNROLL];
         let quads = x.chunks_exact(UNROLL * S::LANES);
         let rest = quads.remainder().chunks_exact(S::LANES);

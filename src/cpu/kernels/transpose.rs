@@ -93,7 +93,7 @@ pub fn transpose<S: Simd, T: Float>(
 /// # Panics
 /// If the rows differ in length, or `to` is too short.
 #[inline(always)]
-pub fn interleave<S: Simd, T: Float>(simd: S, rows: &[Option<&[T]>], to: &mut [f32], to_stride: usize) {
+pub fn interleave<S: Simd>(simd: S, rows: &[Option<&[f32]>], to: &mut [f32], to_stride: usize) {
     let Some(&any) = rows.iter().flatten().next() else {
         return to.chunks_mut(to_stride).for_each(|to| to[..rows.len()].fill(0.0));
     };
@@ -324,25 +324,30 @@ unsafe fn groups<T: Copy>(few: isize, len: usize, from: *const T, a: [isize; 2],
 mod tests {
     use super::*;
     use crate::cpu::simd::{Isa, Kernel};
+    use half::f16;
 
-    struct Both<'a, T>(&'a [T], usize, [usize; 2], [&'a mut [f32]; 2]);
+    struct Three<'a>(&'a [f32], &'a [f16], usize, [usize; 2], [&'a mut [f32]; 3]);
 
-    impl<T: Float> Kernel for Both<'_, T> {
+    impl Kernel for Three<'_> {
         type Output = ();
         #[inline(always)]
         fn run<S: Simd>(self, simd: S) {
-            let Both(from, stride, [rows, cols], [transposed, interleaved]) = self;
+            let Three(from, halves, stride, [rows, cols], [transposed, widened, interleaved]) = self;
             transpose(simd, from, stride, [rows, cols], transposed, rows + 2);
+            transpose(simd, halves, stride, [rows, cols], widened, rows + 2);
             // Every third row is absent.
-            let all: Vec<Option<&[T]>> = (0..rows).map(|r| (r % 3 != 1).then(|| &from[r * stride..][..cols])).collect();
-            interleave(simd, &all, interleaved, rows + 2);
+            let row = |r: usize| (r % 3 != 1).then(|| &from[r * stride..][..cols]);
+            interleave(simd, &(0..rows).map(row).collect::<Vec<_>>(), interleaved, rows + 2);
         }
     }
 
-    fn check_floats<T: Float>(isa: Isa, [rows, cols]: [usize; 2], stride: usize) {
-        let from: Vec<T> = (0..(rows - 1) * stride + cols).map(|i| T::from_f32(i as f32)).collect();
-        let [mut transposed, mut interleaved] = [(); 2].map(|()| vec![-1.0; cols * (rows + 2)]);
-        isa.run(Both(&from, stride, [rows, cols], [&mut transposed, &mut interleaved]));
+    fn check_floats(isa: Isa, [rows, cols]: [usize; 2], stride: usize) {
+        let from: Vec<f32> = (0..(rows - 1) * stride + cols).map(|i| i as f32).collect();
+        let halves: Vec<f16> = from.iter().map(|&x| f16::from_f32(x)).collect();
+        let [mut transposed, mut widened, mut interleaved] = [(); 3].map(|()| vec![-1.0; cols * (rows + 2)]);
+        let to = [&mut transposed[..], &mut widened, &mut interleaved];
+        isa.run(Three(&from, &halves, stride, [rows, cols], to));
+        assert_eq!(transposed, widened, "{rows} by {cols}, {stride} apart, {isa:?}");
         for (i, (&x, &y)) in transposed.iter().zip(&interleaved).enumerate() {
             let (c, r) = (i / (rows + 2), i % (rows + 2));
             let expected = if r < rows { (r * stride + c) as f32 } else { -1.0 };
@@ -358,8 +363,7 @@ mod tests {
                 for cols in [1, 4, 7, 8, 9, 16, 31, 40] {
                     // Apart, adjacent, overlapping, and the same row again and again; without an element to spare.
                     for stride in [cols + 1, cols, cols / 2, 0] {
-                        check_floats::<f32>(isa, [rows, cols], stride);
-                        check_floats::<half::f16>(isa, [rows, cols], stride);
+                        check_floats(isa, [rows, cols], stride);
                     }
                 }
             }
@@ -373,7 +377,7 @@ mod tests {
             type Output = ();
             #[inline(always)]
             fn run<S: Simd>(self, simd: S) {
-                interleave::<S, f32>(simd, &[Option::None; 3], self.0, 4);
+                interleave(simd, &[Option::None; 3], self.0, 4);
             }
         }
         for isa in Isa::available() {
@@ -411,7 +415,7 @@ mod tests {
                 let (high, wide) = (rows as isize, cols as isize);
                 for strides in [[wide, high], [wide + 3, high + 2], [-wide, high], [0, high], [1 - wide, high + 1]] {
                     check_elements([rows, cols], strides, |i| i as u8 % 251);
-                    check_elements([rows, cols], strides, |i| half::f16::from_bits(i as u16 ^ 0x5a00));
+                    check_elements([rows, cols], strides, |i| f16::from_bits(i as u16 ^ 0x5a00));
                     check_elements([rows, cols], strides, |i| i as u32 | 0x3f00_0000);
                     check_elements([rows, cols], strides, |i| i as u64 * 0x0101_0101_0101);
                 }

@@ -1,17 +1,13 @@
 //! The operations after a product or convolution. Scaling, a bias, a residual and bounds are applied in the registers
 //! that hold the sums, if possible; everything else to runs of results in cache.
 
-use crate::cpu::kernels::float::{Float, Floats, narrow};
-use crate::cpu::schedule::tiles::Tile;
 use crate::cpu::simd::{Isa, Kernel, Simd};
-use crate::with_floats;
-use std::ops::Range;
 
 /// The addend of a product: `beta * data[row * row_stride + col * col_stride]`. Stride 0 broadcasts.
 #[derive(Clone, Copy)]
 pub struct Addend<'a> {
     /// The elements.
-    pub data: Floats<'a>,
+    pub data: &'a [f32],
     /// Distance between rows, in elements.
     pub row_stride: usize,
     /// Distance between columns, in elements.
@@ -20,7 +16,7 @@ pub struct Addend<'a> {
     pub beta: f32,
 }
 
-/// A function called once per contiguous run of outputs, in `f32`, while the run is in cache, with the position of its
+/// A function called once per contiguous run of outputs, while the run is in cache, with the position of its
 /// first element in the whole output. Runs are as long as the layout allows.
 pub type Finish<'a> = Option<&'a (dyn Fn(usize, &mut [f32]) + Sync)>;
 
@@ -28,7 +24,7 @@ pub type Finish<'a> = Option<&'a (dyn Fn(usize, &mut [f32]) + Sync)>;
 #[derive(Clone, Copy)]
 pub struct Tail<'a> {
     /// The first addend: one element per element of the output, in the same order.
-    pub residual: Option<Floats<'a>>,
+    pub residual: Option<&'a [f32]>,
     /// The bounds to clamp to. NaN stays NaN, and -0 stays at a lower bound of 0.
     pub clamp: Option<[f32; 2]>,
     /// Runs last.
@@ -41,30 +37,14 @@ impl Tail<'_> {
 
     /// Applies the operations to a run of results that starts at `offset` of the whole output.
     pub fn apply(&self, isa: Isa, offset: usize, sums: &mut [f32]) {
-        self.bound(isa, offset, sums);
-        if let Some(finish) = self.finish {
-            finish(offset, sums);
-        }
-    }
-
-    /// Applies the operations to the results of a tile, stored row by row in `sums`, rounds them to nearest and writes
-    /// them to the tile.
-    pub(super) fn narrow<T: Float>(&self, isa: Isa, mut sums: &mut [f32], tile: &mut Tile<T>) {
-        for (offset, run) in tile.runs() {
-            let (now, behind) = sums.split_at_mut(run.len());
-            self.apply(isa, offset, now);
-            narrow(isa, now, run);
-            sums = behind;
-        }
-    }
-
-    /// Like [`apply`](Self::apply), without `finish`.
-    fn bound(&self, isa: Isa, offset: usize, sums: &mut [f32]) {
         if let Some(residual) = self.residual {
-            isa.run(AddAll { residual: residual.after(offset), sums });
+            isa.run(AddAll { residual: &residual[offset..], sums });
         }
         if let Some(bounds) = self.clamp {
             isa.run(ClampAll { bounds, sums });
+        }
+        if let Some(finish) = self.finish {
+            finish(offset, sums);
         }
     }
 }
@@ -83,47 +63,17 @@ impl ProductEpilogue<'_> {
     /// Applies the operations to the elements of row `row` from column `col` on, which start at `offset` of the whole
     /// output.
     pub fn apply(&self, isa: Isa, [row, col]: [usize; 2], offset: usize, sums: &mut [f32]) {
-        self.add(isa, [row, col], offset, sums);
-        if let Some(finish) = self.tail.finish {
-            finish(offset, sums);
-        }
-    }
-
-    /// Like [`apply`](Self::apply), without `finish`.
-    fn add(&self, isa: Isa, [row, col]: [usize; 2], offset: usize, sums: &mut [f32]) {
         if self.alpha != 1.0 || self.addend.is_some() {
             isa.run(Affine { alpha: self.alpha, addend: &self.addend, row, col, sums });
         }
-        self.tail.bound(isa, offset, sums);
+        self.tail.apply(isa, offset, sums);
     }
 
-    /// The operations to apply in the registers that hold the sums, if all operands are `f32`.
-    pub(super) fn in_registers(&self) -> Option<InRegisters<'_>> {
-        let addend = match &self.addend {
-            Some(Addend { data, row_stride, col_stride, beta }) => {
-                Some((data.as_f32()?, [*row_stride, *col_stride], *beta))
-            }
-            None => None,
-        };
-        let residual = match self.tail.residual {
-            Some(residual) => Some(residual.as_f32()?),
-            None => None,
-        };
-        Some(InRegisters { alpha: self.alpha, addend, residual, clamp: self.tail.clamp })
-    }
-
-    /// The operations to apply to the sums of some columns in registers before [`tail`](Self::tail), if there is at
-    /// most one addend per column; widens the addends into `addends`.
-    pub(super) fn widened<'a>(&self, isa: Isa, cols: Range<usize>, addends: &'a mut [f32]) -> Option<InRegisters<'a>> {
-        let addend = match self.addend {
-            None => None,
-            Some(Addend { data, row_stride: 0, col_stride: 1, beta }) => {
-                data.after(cols.start).widen(isa, addends);
-                Some((&*addends, [0, 1], beta))
-            }
-            Some(_) => return None,
-        };
-        Some(InRegisters { alpha: self.alpha, addend, residual: None, clamp: None })
+    /// The operations to apply in the registers that hold the sums.
+    pub(super) fn in_registers(&self) -> InRegisters<'_> {
+        let addend = self.addend.as_ref();
+        let addend = addend.map(|own| (own.data, [own.row_stride, own.col_stride], own.beta));
+        InRegisters { alpha: self.alpha, addend, residual: self.tail.residual, clamp: self.tail.clamp }
     }
 }
 
@@ -143,21 +93,19 @@ impl Kernel for Affine<'_> {
         let Some(Addend { data, row_stride, col_stride, beta }) = *addend else {
             return sums.iter_mut().for_each(|x| *x *= alpha);
         };
-        let data = data.after(row * row_stride + col * col_stride);
+        let data = &data[row * row_stride + col * col_stride..];
         if col_stride == 0 {
-            let constant = beta * data.at(0);
+            let constant = beta * data[0];
             return sums.iter_mut().for_each(|x| *x = simd.mul_add_scalar(*x, alpha, constant));
         }
-        with_floats!(Floats, data, data => {
-            for (x, c) in sums.iter_mut().zip(data.iter().step_by(col_stride)) {
-                *x = simd.mul_add_scalar(*x, alpha, beta * c.to_f32());
-            }
-        });
+        for (x, c) in sums.iter_mut().zip(data.iter().step_by(col_stride)) {
+            *x = simd.mul_add_scalar(*x, alpha, beta * c);
+        }
     }
 }
 
 struct AddAll<'a> {
-    residual: Floats<'a>,
+    residual: &'a [f32],
     sums: &'a mut [f32],
 }
 
@@ -165,10 +113,8 @@ impl Kernel for AddAll<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        with_floats!(Floats, self.residual, residual => {
-            let residual = &residual[..self.sums.len()];
-            self.sums.iter_mut().zip(residual).for_each(|(x, r)| *x += r.to_f32());
-        });
+        let residual = &self.residual[..self.sums.len()];
+        self.sums.iter_mut().zip(residual).for_each(|(x, r)| *x += r);
     }
 }
 

@@ -1,8 +1,7 @@
 //! The loops around the register tile: depth blocks, then panels of columns.
 //!
 //! `out[row][col] = clamp(alpha * sum_k a[row][k] * b[k][col] + beta * addend[row][col] + residual[row][col])`, then
-//! `finish`. If outputs are `f32`, all but the last operation run in the registers that hold the sums. Sums of float16
-//! outputs are kept in scratch memory.
+//! `finish`. All but the last operation run in the registers that hold the sums.
 //!
 //! Every element is summed over the depth blocks in order, and over the depth in order within a block, whatever tile it
 //! belongs to. Any split of rows, and of columns at panel boundaries, therefore produces the same bits.
@@ -13,7 +12,7 @@ use super::panels::{depth_block, depth_blocks};
 use super::rows::{Rows, copied_len};
 use super::tile::{MAX_PANELS, Multiply, Panel, Place, multiply, panels_at_once, tile_size};
 use crate::cpu::costs::MULTIPLY_ADD;
-use crate::cpu::kernels::float::{Float, Floats, narrow};
+use crate::cpu::kernels::float::Floats;
 use crate::cpu::schedule::partition::{Grid, Shape, partition};
 use crate::cpu::schedule::tiles::Tile;
 use crate::cpu::simd::Isa;
@@ -40,7 +39,7 @@ pub struct Cutting {
     pub copies_rows: bool,
     /// Whether columns are packed before the multiplication.
     pub packs_columns: bool,
-    /// Whether results are read again: float16 outputs, and operations that finish the results.
+    /// Whether results are read again, by operations that finish them.
     pub rereads: bool,
 }
 
@@ -66,28 +65,9 @@ impl Cutting {
 
     /// Scratch length in floats that [`Product::compute`] needs for a tile of `grid`.
     pub fn scratch_len(&self, isa: Isa, grid: &Grid) -> usize {
-        let [rows, cols] = grid.largest();
-        let Parts { sums, left, right } = Parts::new(isa, [rows, cols], self.size[2], self.copies_rows, self.rereads);
-        (sums + left + right).next_multiple_of(16)
-    }
-}
-
-/// The parts of the scratch memory, in floats.
-struct Parts {
-    sums: usize,
-    left: usize,
-    right: usize,
-}
-
-impl Parts {
-    fn new(isa: Isa, [rows, cols]: [usize; 2], depth: usize, copies_rows: bool, sums: bool) -> Parts {
-        let block = depth_block(depth);
-        Parts {
-            // Including an addend for each column.
-            sums: if sums { (rows + 1) * cols } else { 0 },
-            left: if copies_rows { copied_len(rows, block) } else { 0 },
-            right: MAX_PANELS * tile_size(isa).cols * block,
-        }
+        let block = depth_block(self.size[2]);
+        let left = if self.copies_rows { copied_len(grid.largest()[0], block) } else { 0 };
+        (left + MAX_PANELS * tile_size(isa).cols * block).next_multiple_of(16)
     }
 }
 
@@ -108,34 +88,21 @@ impl Product<'_> {
     ///
     /// # Panics
     /// If the scratch memory is too short, or an operand is shorter than its sizes.
-    pub fn compute<T: Float>(&self, tile: &mut Tile<T>, epilogue: &ProductEpilogue, scratch: &mut [f32]) {
+    pub fn compute(&self, tile: &mut Tile<f32>, epilogue: &ProductEpilogue, scratch: &mut [f32]) {
         let (rows, cols, offset) = (tile.rows.clone(), tile.cols.clone(), tile.offset(0));
-        let (base, stride) = tile.as_mut_ptr();
-        let in_registers = if self.depth > 0 { epilogue.in_registers() } else { None };
-        if let (true, Some(ops)) = (T::IS_F32, in_registers) {
-            let finish = Some(RegisterFinish { ops, base: 0, offset, stride });
-            // SAFETY: `T` is `f32`, and the tile owns its rows of `cols.len()` elements each.
-            unsafe { self.sum(&rows, &cols, base.cast(), stride, finish, scratch) };
-            let Some(finish) = epilogue.tail.finish else { return };
-            for (offset, run) in tile.runs() {
-                finish(offset, T::as_f32_mut(run).expect("`T` is `f32`"));
+        if self.depth == 0 {
+            for row in 0..rows.len() {
+                tile.row(row).fill(0.0);
+                epilogue.apply(self.isa, [rows.start + row, cols.start], tile.offset(row), tile.row(row));
             }
             return;
         }
-        let (sums, scratch) = scratch.split_at_mut(rows.len() * cols.len());
-        let (addends, scratch) = scratch.split_at_mut(cols.len());
-        let Some(ops) = epilogue.widened(self.isa, cols.clone(), addends).filter(|_| self.depth > 0) else {
-            self.sums(rows.clone(), cols.clone(), sums, scratch);
-            for (row, sums) in sums.chunks_exact_mut(cols.len()).enumerate() {
-                epilogue.apply(self.isa, [rows.start + row, cols.start], tile.offset(row), sums);
-                narrow(self.isa, sums, tile.row(row));
-            }
-            return;
-        };
-        let finish = Some(RegisterFinish { ops, base: cols.start, offset: 0, stride: cols.len() });
-        // SAFETY: the slice holds `rows.len()` rows of `cols.len()` floats.
-        unsafe { self.sum(&rows, &cols, sums.as_mut_ptr(), cols.len(), finish, scratch) };
-        epilogue.tail.narrow(self.isa, sums, tile);
+        let (base, stride) = tile.as_mut_ptr();
+        let finish = RegisterFinish { ops: epilogue.in_registers(), offset, stride };
+        // SAFETY: the tile owns its rows of `cols.len()` elements each.
+        unsafe { self.sum(&rows, &cols, base, stride, Some(finish), scratch) };
+        let Some(finish) = epilogue.tail.finish else { return };
+        tile.runs().for_each(|(offset, run)| finish(offset, run));
     }
 
     /// Computes the bare sums of `rows` by `cols`, row-major into `sums`.
@@ -226,9 +193,9 @@ impl Product<'_> {
                 *panel = self.columns.panel(self.isa, [part, depth.clone()], next, rows.len(), room);
             }
             let column = first - cols.start;
-            let place = |RegisterFinish { ops, base, offset, stride }| Place {
+            let place = |RegisterFinish { ops, offset, stride }| Place {
                 ops,
-                at: [rows.start, first - base],
+                at: [rows.start, first],
                 offset: offset + column,
                 stride,
             };
@@ -266,8 +233,6 @@ struct Output<'a> {
 #[derive(Clone, Copy)]
 struct RegisterFinish<'a> {
     ops: InRegisters<'a>,
-    /// The first column of the product that has addends here.
-    base: usize,
     offset: usize,
     stride: usize,
 }

@@ -1,11 +1,9 @@
 //! Applies masks to attention scores, and finds the keys that they leave visible.
 
 use super::matrix::{TypedMatrix, copied};
-use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::transpose::transpose;
 use crate::cpu::simd::{Kernel, Simd};
 use crate::ops::attention::MAX_MASKS;
-use half::f16;
 use std::ops::Range;
 
 /// Keys per block: the scores of 32 queries then take 16 KiB, which leaves room in the first-level cache for the other
@@ -15,10 +13,13 @@ pub const KEY_BLOCK: usize = 128;
 /// A mask of the scores, starting at the first query of the block.
 #[derive(Clone, Copy)]
 pub enum Mask<'a> {
-    /// A float32 addend.
-    Add(TypedMatrix<'a, f32>),
-    /// A float16 addend.
-    AddHalf(TypedMatrix<'a, f16>),
+    /// An addend.
+    Add {
+        /// The numbers.
+        addend: TypedMatrix<'a, f32>,
+        /// One of at most minus this hides its key: [`OUT_OF_SIGHT`] or [`OUT_OF_SIGHT_HALF`].
+        out_of_sight: f32,
+    },
     /// Replaces the score by `value` where the condition is nonzero (`when`) or zero (not `when`).
     Fill {
         /// The condition.
@@ -36,15 +37,14 @@ pub enum Mask<'a> {
 /// smaller.
 pub const OUT_OF_SIGHT: f32 = 1e30;
 
-/// [`OUT_OF_SIGHT`] for float16: its largest number.
+/// [`OUT_OF_SIGHT`] for scores that the graph computes in float16: the largest number of that type.
 pub const OUT_OF_SIGHT_HALF: f32 = 65504.0;
 
 impl Mask<'_> {
     /// Whether every query has the same mask.
     fn is_same(&self) -> bool {
         match self {
-            Mask::Add(m) => m.row == 0,
-            Mask::AddHalf(m) => m.row == 0,
+            Mask::Add { addend, .. } => addend.row == 0,
             Mask::Fill { condition, .. } => condition.row == 0,
         }
     }
@@ -54,18 +54,11 @@ impl Mask<'_> {
     /// hid them.
     #[inline(always)]
     fn hide(&self, query: usize, first: usize, hidden: &mut [bool]) {
-        const HALF: u16 = f16::MAX.to_bits();
-        const LOWEST: std::ops::RangeInclusive<u16> = f16::MIN.to_bits()..=f16::NEG_INFINITY.to_bits();
         match *self {
-            Mask::Add(m) => {
-                let next = |hidden, x| (x <= -OUT_OF_SIGHT) | (hidden & (x < OUT_OF_SIGHT));
-                hide_each(m, query, first, hidden, next);
+            Mask::Add { addend, out_of_sight } => {
+                let next = |hidden, x| (x <= -out_of_sight) | (hidden & (x < out_of_sight));
+                hide_each(addend, query, first, hidden, next);
             }
-            // Compares bits, which is fast on every CPU.
-            Mask::AddHalf(m) => hide_each(m, query, first, hidden, |hidden, x| {
-                let bits = x.to_bits();
-                LOWEST.contains(&bits) | (hidden & (bits & 0x7fff < HALF))
-            }),
             Mask::Fill { condition, when, hides, .. } => {
                 let next = |hidden, x: u8| if (x != 0) == when { hides } else { hidden };
                 hide_each(condition, query, first, hidden, next);
@@ -173,8 +166,7 @@ pub fn apply_mask<S: Simd>(
 ) {
     let (turned, rows) = tiles.split_at_mut(KEY_BLOCK * width);
     match *mask {
-        Mask::Add(m) => add(simd, m, first, [keys, queries], scores, [turned, rows], width),
-        Mask::AddHalf(m) => add(simd, m, first, [keys, queries], scores, [turned, rows], width),
+        Mask::Add { addend, .. } => add(simd, addend, first, [keys, queries], scores, [turned, rows], width),
         // All queries have the same mask: one number per row of scores.
         Mask::Fill { condition, when, value, .. } if condition.row == 0 => {
             let scores = scores.chunks_exact_mut(width).enumerate();
@@ -205,9 +197,9 @@ pub fn apply_mask<S: Simd>(
 
 /// Adds the elements of a mask to the scores.
 #[inline(always)]
-fn add<S: Simd, T: Float>(
+fn add<S: Simd>(
     simd: S,
-    mask: TypedMatrix<T>,
+    mask: TypedMatrix<f32>,
     first: usize,
     [keys, queries]: [usize; 2],
     scores: &mut [f32],
@@ -217,7 +209,7 @@ fn add<S: Simd, T: Float>(
     // All queries have the same mask: one number per row of scores.
     if mask.row == 0 {
         for (key, scores) in scores.chunks_exact_mut(width).enumerate() {
-            let x = mask.at(0, first + key).to_f32();
+            let x = mask.at(0, first + key);
             scores.iter_mut().for_each(|score| *score += x);
         }
         return;
@@ -236,8 +228,7 @@ fn add<S: Simd, T: Float>(
 #[inline(always)]
 pub fn mask_row(mask: &Mask, query: usize, first: usize, scores: &mut [f32]) {
     match *mask {
-        Mask::Add(m) => with_row(m, query, first, scores, |score, x| *score += x),
-        Mask::AddHalf(m) => with_row(m, query, first, scores, |score, x| *score += x.to_f32()),
+        Mask::Add { addend, .. } => with_row(addend, query, first, scores, |score, x| *score += x),
         Mask::Fill { condition, when, value, .. } => {
             with_row(condition, query, first, scores, |score, x| {
                 *score = if (x != 0) == when { value } else { *score }
@@ -285,13 +276,13 @@ mod tests {
             let shown: Vec<bool> = (0..2 * queries * keys).map(|_| any(1 + case % 90) == 0).collect();
             let odd = [1e30, f32::NAN, f32::INFINITY, 7.0];
             let floats: Vec<f32> = shown.iter().map(|&shown| if shown { odd[any(4)] } else { -1e30 }).collect();
-            let halves: Vec<f16> = floats.iter().map(|&x| f16::from_f32(x)).collect();
+            let halves: Vec<f32> = floats.iter().map(|&x| x.clamp(-OUT_OF_SIGHT_HALF, OUT_OF_SIGHT_HALF)).collect();
             let bytes: Vec<u8> = shown.iter().map(|&shown| shown as u8 * 3).collect();
             let mut mask = |start: usize| {
                 let same = [any(3) == 0, any(20) == 0];
                 match any(5) {
-                    0 => Mask::Add(matrix(&floats[start..], size, same)),
-                    1 => Mask::AddHalf(matrix(&halves[start..], size, same)),
+                    0 => Mask::Add { addend: matrix(&floats[start..], size, same), out_of_sight: OUT_OF_SIGHT },
+                    1 => Mask::Add { addend: matrix(&halves[start..], size, same), out_of_sight: OUT_OF_SIGHT_HALF },
                     kind => {
                         let condition = matrix(&bytes[start..], size, same);
                         let hides = kind != 4;
@@ -309,8 +300,7 @@ mod tests {
                 let mut sum = Some(0.0);
                 for mask in masks.iter().flatten() {
                     sum = match *mask {
-                        Mask::Add(m) => add(sum, m.at(query, key)),
-                        Mask::AddHalf(m) => add(sum, m.at(query, key).to_f32()),
+                        Mask::Add { addend, .. } => add(sum, addend.at(query, key)),
                         Mask::Fill { condition, when, hides, .. } => match (condition.at(query, key) != 0) == when {
                             true => (!hides).then_some(0.0),
                             false => sum,

@@ -2,7 +2,7 @@
 //! to panels of lanes.
 
 use crate::cpu::kernels::float::{Float, Floats};
-use crate::cpu::kernels::lanes::{copy, gather};
+use crate::cpu::kernels::lanes::gather;
 use crate::cpu::kernels::transpose::{interleave, transpose};
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::with_floats;
@@ -12,7 +12,7 @@ use std::ops::Range;
 const MAX_WIDTH: usize = 32;
 
 /// A matrix in memory: the element of `lane` at `depth` is `data[lane * lane_stride + depth * depth_stride]`. The lanes
-/// of a left operand are its rows, those of a right operand its columns.
+/// of a left operand, which is float32, are its rows, those of a right operand its columns.
 #[derive(Clone, Copy)]
 pub struct StridedMatrix<'a> {
     /// The elements, starting with lane 0 at depth 0.
@@ -63,7 +63,7 @@ pub fn copied<'s, S: Simd, T: Float>(
 ) -> TypedMatrix<'s, f32> {
     for (r, to) in wide.chunks_exact_mut(cols).take(rows).enumerate() {
         match matrix.col {
-            1 => T::widen_slice(simd, &matrix.data[r * matrix.row..][..cols], to),
+            1 => T::widen(simd, &matrix.data[r * matrix.row..][..cols], to),
             _ => to.iter_mut().enumerate().for_each(|(c, x)| *x = matrix.at(r, c).to_f32()),
         }
     }
@@ -119,7 +119,7 @@ impl PatchMatrix {
 #[derive(Clone, Copy)]
 pub struct Patches<'a> {
     /// The elements, starting with channel 0 at the upper left of image 0.
-    pub image: Floats<'a>,
+    pub image: &'a [f32],
     /// The parameters.
     pub matrix: &'a PatchMatrix,
 }
@@ -141,12 +141,10 @@ impl Matrix<'_> {
             panel.fill(0.0);
         }
         match self {
-            Matrix::Strided(StridedMatrix { data, lane_stride, depth_stride }) => with_floats!(Floats, data, data => {
+            Matrix::Strided(StridedMatrix { data, lane_stride, depth_stride }) => with_floats!(data, data => {
                 isa.run(PackStrided { data, strides: [lane_stride, depth_stride], lanes, depth, width, panel });
             }),
-            Matrix::Patches(Patches { image, matrix }) => with_floats!(Floats, image, image => {
-                isa.run(PackPatches { source: Gathered { image, matrix }, lanes, depth, width, panel });
-            }),
+            Matrix::Patches(source) => isa.run(PackPatches { source, lanes, depth, width, panel }),
         }
     }
 }
@@ -169,7 +167,7 @@ impl<T: Float> Kernel for PackStrided<'_, T> {
         let base = lanes.start * lane_stride + depth.start * depth_stride;
         if lane_stride == 1 {
             for (k, row) in panel.chunks_exact_mut(width).enumerate() {
-                copy(simd, &data[base + k * depth_stride..], &mut row[..lanes.len()]);
+                T::widen(simd, &data[base + k * depth_stride..][..lanes.len()], &mut row[..lanes.len()]);
             }
         } else if depth_stride == 1 {
             transpose(simd, &data[base..], lane_stride, [lanes.len(), depth.len()], panel, width);
@@ -183,26 +181,20 @@ impl<T: Float> Kernel for PackStrided<'_, T> {
     }
 }
 
-struct PackPatches<'a, T> {
-    source: Gathered<'a, T>,
+struct PackPatches<'a> {
+    source: Patches<'a>,
     lanes: Range<usize>,
     depth: Range<usize>,
     width: usize,
     panel: &'a mut [f32],
 }
 
-impl<T: Float> Kernel for PackPatches<'_, T> {
+impl Kernel for PackPatches<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         self.source.pack(simd, self.lanes, self.depth, self.width, self.panel);
     }
-}
-
-/// Patches with the type of their elements.
-struct Gathered<'a, T> {
-    image: &'a [T],
-    matrix: &'a PatchMatrix,
 }
 
 /// Lanes of one panel that lie in the same output row.
@@ -215,7 +207,7 @@ struct Run {
     x: isize,
 }
 
-impl<T: Float> Gathered<'_, T> {
+impl Patches<'_> {
     #[inline(always)]
     fn pack<S: Simd>(&self, simd: S, lanes: Range<usize>, depth: Range<usize>, width: usize, panel: &mut [f32]) {
         let mut runs = [Run::default(); MAX_WIDTH];
@@ -278,7 +270,7 @@ impl<T: Float> Gathered<'_, T> {
 
     /// Writes the elements of an input row at columns `x + i * step` to `to[i]`.
     #[inline(always)]
-    fn pack_row<S: Simd>(&self, simd: S, row: &[T], x: isize, to: &mut [f32]) {
+    fn pack_row<S: Simd>(&self, simd: S, row: &[f32], x: isize, to: &mut [f32]) {
         let (wide, step, stride) = (self.matrix.size[1] as isize, self.matrix.step[1] as isize, self.matrix.strides[1]);
         let (len, hop) = (to.len(), step as usize * stride);
         let last = x + (len as isize - 1) * step;
@@ -349,7 +341,7 @@ impl<T: Float> Gathered<'_, T> {
             } else {
                 for (k, to) in block.chunks_exact_mut(width).enumerate() {
                     for (to, position) in to.iter_mut().zip(&positions[..lanes]) {
-                        *to = position.map_or(0.0, |p| self.image[p + (channel + k) * m.channel_stride].to_f32());
+                        *to = position.map_or(0.0, |p| self.image[p + (channel + k) * m.channel_stride]);
                     }
                 }
             }
@@ -409,7 +401,7 @@ pub(super) mod tests {
             let (lanes, depth) = (2 * matrix.out[0] * matrix.out[1], matrix.depth());
             for isa in Isa::available() {
                 for (width, depths) in [(1, 0..depth), (12, 0..depth), (32, 1..depth - 1), (8, 4..5)] {
-                    let source = Matrix::Patches(Patches { image: Floats::F32(&image), matrix: &matrix });
+                    let source = Matrix::Patches(Patches { image: &image, matrix: &matrix });
                     for start in (0..lanes).step_by(width) {
                         let mut out = vec![f32::NAN; width * depths.len()];
                         source.pack(isa, start..(start + width).min(lanes), depths.clone(), width, &mut out);

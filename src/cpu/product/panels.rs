@@ -6,10 +6,10 @@
 //! block are consecutive, and so are the blocks.
 
 use super::matrix::{Matrix, PatchMatrix, Patches, StridedMatrix};
-use crate::cpu::kernels::float::{Float, Floats, narrow};
+use crate::cpu::kernels::float::{Floats, narrow};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
-use crate::dtype::DataType;
+use crate::dtype::{DataType, Element};
 use crate::error::Result;
 use crate::memory::{Buffer, elements, elements_mut};
 use half::f16;
@@ -68,10 +68,10 @@ pub struct Piece {
 
 impl Layout<'_> {
     /// The operand in `data`.
-    fn source<'d>(&'d self, data: Floats<'d>) -> Matrix<'d> {
+    fn source<'d>(&'d self, data: &'d [f32]) -> Matrix<'d> {
         match self {
             &Layout::Strided { lane_stride, depth_stride } => {
-                Matrix::Strided(StridedMatrix { data, lane_stride, depth_stride })
+                Matrix::Strided(StridedMatrix { data: Floats::F32(data), lane_stride, depth_stride })
             }
             Layout::Patches(matrix) => Matrix::Patches(Patches { image: data, matrix }),
         }
@@ -161,8 +161,14 @@ impl Panels {
                 let filling =
                     Filling { source: &source, piece: [&piece.lanes, &piece.depth], sizes: [lanes, depth, width] };
                 match dtype {
-                    DataType::Float16 => filling.fill(isa, &weights, elements_mut::<f16>(data.bytes_mut())),
-                    _ => filling.fill(isa, &weights, elements_mut::<f32>(data.bytes_mut())),
+                    DataType::Float16 => {
+                        filling.fill(&weights, elements_mut::<f16>(data.bytes_mut()), |lanes, depth, panel| {
+                            filling.pack_halves(isa, lanes, depth, panel);
+                        });
+                    }
+                    _ => filling.fill(&weights, elements_mut::<f32>(data.bytes_mut()), |lanes, depth, panel| {
+                        source.pack(isa, lanes, depth, width, panel);
+                    }),
                 }
             }
             Ok(data)
@@ -190,23 +196,6 @@ impl Panels {
         self.dtype == DataType::Float16
     }
 
-    /// The number of floats that [`extract`](Self::extract) needs room for.
-    pub fn room(&self) -> usize {
-        if self.is_half() { self.width * depth_block(self.depth) } else { 0 }
-    }
-
-    /// One depth block of the panel that starts at `lane`, as `[depth][width]`: in place, or widened into `room`.
-    pub fn extract<'s>(&'s self, isa: Isa, lane: usize, depth: Range<usize>, room: &'s mut [f32]) -> &'s [f32] {
-        match self.block(lane..(lane + self.width).min(self.lanes), depth) {
-            Floats::F32(panel) => panel,
-            panel => {
-                let room = &mut room[..panel.len()];
-                panel.widen(isa, room);
-                room
-            }
-        }
-    }
-
     /// The panels that cover `lanes`, which start at a panel, for one depth block.
     pub fn block(&self, lanes: Range<usize>, depth: Range<usize>) -> Floats<'_> {
         match self.dtype {
@@ -215,7 +204,7 @@ impl Panels {
         }
     }
 
-    fn block_of<T: Float>(&self, lanes: Range<usize>, depth: Range<usize>) -> &[T] {
+    fn block_of<T: Element>(&self, lanes: Range<usize>, depth: Range<usize>) -> &[T] {
         debug_assert!(lanes.start.is_multiple_of(self.width) && lanes.end <= self.lanes);
         debug_assert!(depth.start.is_multiple_of(depth_block(self.depth)) && depth.end <= self.depth);
         let start = self.place([lanes.start, depth.start]);
@@ -232,7 +221,7 @@ impl Panels {
     ///
     /// # Panics
     /// If the elements have another type.
-    pub fn copy_lane<T: Float>(&self, lane: usize, out: &mut [T]) {
+    pub fn copy_lane<T: Element>(&self, lane: usize, out: &mut [T]) {
         assert_eq!(self.dtype, T::DATA_TYPE);
         let first = lane / self.width * self.width;
         for block in depth_blocks(self.depth) {
@@ -246,7 +235,7 @@ impl Panels {
     ///
     /// # Panics
     /// If the elements have another type.
-    pub fn copy_depth<T: Float>(&self, depth: usize, out: &mut [T]) {
+    pub fn copy_depth<T: Element>(&self, depth: usize, out: &mut [T]) {
         assert_eq!(self.dtype, T::DATA_TYPE);
         let start = depth / depth_block(self.depth) * depth_block(self.depth);
         let block = start..(start + depth_block(self.depth)).min(self.depth);
@@ -268,8 +257,14 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    fn fill<T: Float>(&self, isa: Isa, weights: &Weights, data: &mut [T]) {
-        let Filling { source, piece: [lanes, depth], sizes: [all, full_depth, width] } = *self;
+    /// Calls `pack` with the lanes and the depth indices of each part of a panel of `data`.
+    fn fill<T: Element>(
+        &self,
+        weights: &Weights,
+        data: &mut [T],
+        pack: impl Fn(Range<usize>, Range<usize>, &mut [T]) + Sync,
+    ) {
+        let Filling { piece: [lanes, depth], sizes: [all, full_depth, width], .. } = *self;
         let padded = all.div_ceil(width) * width;
         for block in depth_blocks(full_depth) {
             let part = block.start.max(depth.start)..block.end.min(depth.end);
@@ -281,23 +276,20 @@ impl Filling<'_> {
                 &mut data[padded * block.start + lanes.start * block.len()..][..lanes.len().div_ceil(width) * len];
             let within = (part.start - block.start) * width..(part.end - block.start) * width;
             let from = part.start - depth.start..part.end - depth.start;
-            let pack = |first: usize, panels: &mut [T]| {
-                let mut room = Vec::new();
+            weights.fill(panels, len, COPY_COST, |first, panels| {
                 for (index, panel) in panels.chunks_exact_mut(len).enumerate() {
                     let start = (first + index) * width;
-                    let lanes = start..(start + width).min(lanes.len());
-                    let panel = &mut panel[within.clone()];
-                    if let Some(panel) = T::as_f32_mut(panel) {
-                        source.pack(isa, lanes, from.clone(), width, panel);
-                        continue;
-                    }
-                    room.resize(panel.len(), 0.0);
-                    source.pack(isa, lanes, from.clone(), width, &mut room);
-                    narrow(isa, &room, panel);
+                    pack(start..(start + width).min(lanes.len()), from.clone(), &mut panel[within.clone()]);
                 }
-            };
-            weights.fill(panels, len, COPY_COST, pack);
+            });
         }
+    }
+
+    /// Packs a part of a panel as float16.
+    fn pack_halves(&self, isa: Isa, lanes: Range<usize>, depth: Range<usize>, panel: &mut [f16]) {
+        let mut room = vec![0.0; panel.len()];
+        self.source.pack(isa, lanes, depth, self.sizes[2], &mut room);
+        narrow(isa, &room, panel);
     }
 }
 
@@ -305,17 +297,24 @@ impl Filling<'_> {
 mod tests {
     use super::*;
     use crate::cpu::schedule::pool::Threads;
+    use crate::dtype::Number;
     use crate::ir::Constant;
     use crate::memory::{Backing, Mapped, bytes_of};
 
-    fn check<T: Float>() {
+    /// A number of any type.
+    fn stored<T: Element>(x: f32) -> T {
+        T::from_number(Number::Float(x as f64))
+    }
+
+    fn check<T: Element>() {
         for isa in Isa::available() {
             for (lanes, depth) in [(1, 1), (3, 5), (12, 4), (13, 300), (33, 9)] {
                 for (lane_stride, depth_stride) in [(1, lanes + 2), (depth + 1, 1), (2, 2 * lanes)] {
                     let len = (lanes - 1) * lane_stride + (depth - 1) * depth_stride + 1;
-                    let data: Vec<T> = (0..len).map(|i| T::from_f32((i % 1021) as f32 + 1.0)).collect();
+                    let wide: Vec<f32> = (0..len).map(|i| (i % 1021) as f32 + 1.0).collect();
+                    let data: Vec<T> = wide.iter().map(|&x| stored(x)).collect();
                     let layout = Layout::Strided { lane_stride, depth_stride };
-                    let source = layout.source(T::floats(&data));
+                    let source = layout.source(&wide);
                     for width in [4, 12, 32] {
                         let weights = Weights::of_slice(&data);
                         let packed = Panels::new(isa, weights, layout.clone(), lanes, depth, width).unwrap();
@@ -325,21 +324,19 @@ mod tests {
                             for (start, panel) in starts.zip(direct.chunks_exact_mut(width * block.len())) {
                                 let end = (start + width).min(lanes);
                                 source.pack(isa, start..end, block.clone(), width, panel);
-                                let mut room = vec![f32::NAN; packed.room()];
-                                assert_eq!(packed.extract(isa, start, block.clone(), &mut room), panel);
+                                let mut wide = vec![f32::NAN; panel.len()];
+                                packed.block(start..end, block.clone()).widen(isa, &mut wide);
+                                assert_eq!(wide, panel);
                             }
                             for (i, &x) in direct.iter().enumerate() {
                                 let lane = i / (block.len() * width) * width + i % width;
                                 let k = block.start + i / width % block.len();
-                                let wanted = if lane < lanes {
-                                    data[lane * lane_stride + k * depth_stride].to_f32()
-                                } else {
-                                    0.0
-                                };
+                                let wanted =
+                                    if lane < lanes { wide[lane * lane_stride + k * depth_stride] } else { 0.0 };
                                 assert_eq!(x, wanted, "lane {lane}, depth {k}, width {width}");
                             }
                         }
-                        check_rows::<T>(&packed, &data, [lane_stride, depth_stride]);
+                        check_rows(&packed, &data, [lane_stride, depth_stride]);
                     }
                 }
             }
@@ -347,7 +344,7 @@ mod tests {
     }
 
     /// Checks that lanes and depth indices can be copied out of the panels.
-    fn check_rows<T: Float>(packed: &Panels, data: &[T], [lane_stride, depth_stride]: [usize; 2]) {
+    fn check_rows<T: Element>(packed: &Panels, data: &[T], [lane_stride, depth_stride]: [usize; 2]) {
         let [lanes, depth] = packed.sizes();
         for lane in 0..lanes {
             let mut out = vec![T::default(); depth];
@@ -377,10 +374,10 @@ mod tests {
     }
 
     /// Checks that packing in pieces, by any number of threads, from aligned and unaligned windows, equals packing at once.
-    fn check_pieces<T: Float>(layout: &Layout, [lanes, depth, width]: [usize; 3]) {
+    fn check_pieces<T: Element>(layout: &Layout, [lanes, depth, width]: [usize; 3]) {
         let isa = Isa::best();
         let elements: Vec<T> =
-            (0..layout.extent(lanes, depth)).map(|i| T::from_f32((i * 37 % 2039) as f32 - 1000.0)).collect();
+            (0..layout.extent(lanes, depth)).map(|i| stored((i * 37 % 2039) as f32 - 1000.0)).collect();
         let owned = Constant::from(Buffer::copy_of(bytes_of(&elements)).unwrap());
         let whole =
             Panels::new(isa, Weights::of(&owned, T::DATA_TYPE, None), layout.clone(), lanes, depth, width).unwrap();

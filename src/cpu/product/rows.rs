@@ -3,17 +3,16 @@
 use super::matrix::{Matrix, PatchMatrix, Patches, StridedMatrix};
 use super::panels::Panels;
 use super::tile::Left;
-use crate::cpu::kernels::float::{Float, Floats};
+use crate::cpu::kernels::float::Floats;
 use crate::cpu::kernels::lanes::copy;
 use crate::cpu::kernels::transpose::transpose;
 use crate::cpu::simd::{Isa, Kernel, Simd};
-use crate::with_floats;
 use std::ops::Range;
 
 /// A left operand.
 #[derive(Clone, Copy)]
 pub enum Rows<'a> {
-    /// Copied for each tile, except float32 with contiguous depths.
+    /// Copied for each tile, unless its depths are contiguous.
     Matrix(Matrix<'a>),
     /// Panels of one lane: rows that are contiguous within a depth block.
     Panels(&'a Panels),
@@ -57,9 +56,7 @@ impl Rows<'_> {
                 kept.copy(isa, 0..rows.len(), 0..depth.len(), stride, copied);
             }
             Rows::Matrix(Matrix::Patches(Patches { image, matrix })) if has_pixels(matrix) => {
-                with_floats!(Floats, *image, image => {
-                    isa.run(CopyPixels { image, matrix, rows, depth, stride, out: &mut *copied });
-                });
+                isa.run(CopyPixels { image, matrix, rows, depth, stride, out: &mut *copied });
             }
             // A row is a panel of one lane.
             Rows::Matrix(source) => {
@@ -84,10 +81,8 @@ impl StridedMatrix<'_> {
             }
             return;
         }
-        if lane_stride == 1 {
-            return with_floats!(Floats, data, data => {
-                isa.run(Turn { data, depth_stride, size: [depth, count], out, stride });
-            });
+        if let (Floats::F32(data), 1) = (data, lane_stride) {
+            return isa.run(Turn { data, depth_stride, size: [depth, count], out, stride });
         }
         for (lane, out) in out.chunks_mut(stride).take(count).enumerate() {
             out[..depth].iter_mut().enumerate().for_each(|(k, x)| *x = data.at(lane * lane_stride + k * depth_stride));
@@ -95,15 +90,15 @@ impl StridedMatrix<'_> {
     }
 }
 
-struct Turn<'a, T> {
-    data: &'a [T],
+struct Turn<'a> {
+    data: &'a [f32],
     depth_stride: usize,
     size: [usize; 2],
     out: &'a mut [f32],
     stride: usize,
 }
 
-impl<T: Float> Kernel for Turn<'_, T> {
+impl Kernel for Turn<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
@@ -117,8 +112,8 @@ fn has_pixels(matrix: &PatchMatrix) -> bool {
 }
 
 /// Copies patches of pixels with contiguous channels to rows, over a part of the depth: often whole filter rows at once.
-struct CopyPixels<'a, T> {
-    image: &'a [T],
+struct CopyPixels<'a> {
+    image: &'a [f32],
     matrix: &'a PatchMatrix,
     rows: Range<usize>,
     depth: Range<usize>,
@@ -127,7 +122,7 @@ struct CopyPixels<'a, T> {
     out: &'a mut [f32],
 }
 
-impl<T: Float> Kernel for CopyPixels<'_, T> {
+impl Kernel for CopyPixels<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
@@ -207,7 +202,7 @@ mod tests {
             let (lanes, depth) = (2 * matrix.out[0] * matrix.out[1], matrix.depth());
             for isa in Isa::available() {
                 for (rows, depths) in [(0..lanes, 0..depth), (3..lanes, 1..depth - 1), (1..4, 4..5)] {
-                    let source = Rows::Matrix(Matrix::Patches(Patches { image: Floats::F32(&image), matrix: &matrix }));
+                    let source = Rows::Matrix(Matrix::Patches(Patches { image: &image, matrix: &matrix }));
                     let mut copy = vec![f32::NAN; copied_len(rows.len(), depths.len())];
                     let left = source.block(isa, rows.clone(), depths.clone(), &mut copy);
                     for (row, k) in rows.clone().flat_map(|row| depths.clone().map(move |k| (row, k))) {

@@ -185,8 +185,8 @@ impl Kernel for Tiles<'_> {
         let is_wide = self.0.panels.len() > 1 || self.0.panels.iter().any(|panel| panel.data.as_f32().is_none());
         match (self.0.rows, self.0.panels.len()) {
             (0, _) => {}
-            (1, _) if is_wide => with_floats!(Floats, self.0.panels[0].data, of => self.wide::<S, _, 1, 4>(simd, of)),
-            (2, _) if is_wide => with_floats!(Floats, self.0.panels[0].data, of => self.wide::<S, _, 2, 2>(simd, of)),
+            (1, _) if is_wide => with_floats!(self.0.panels[0].data, of => self.wide::<S, _, 1, 4>(simd, of)),
+            (2, _) if is_wide => with_floats!(self.0.panels[0].data, of => self.wide::<S, _, 2, 2>(simd, of)),
             // Not in a closure: unless inlined, it would be compiled for the baseline CPU.
             _ => {
                 for index in 0..self.0.panels.len() {

@@ -7,7 +7,7 @@ use crate::with_floats;
 /// `out[i] = sum_k vector[k] * lanes[i][k]` for lanes that are contiguous along the depth: one row times a transposed
 /// matrix. Each sum has the order of [`Simd::sum`] over four strides.
 pub fn dot_lanes(isa: Isa, vector: &[f32], lanes: Floats, lane_stride: usize, out: &mut [f32]) {
-    with_floats!(Floats, lanes, lanes => isa.run(DotLanes { vector, lanes, lane_stride, out }));
+    with_floats!(lanes, lanes => isa.run(DotLanes { vector, lanes, lane_stride, out }));
 }
 
 struct DotLanes<'a, T> {

@@ -16,7 +16,7 @@
 use super::finish::Tail;
 use super::panels::depth_block;
 use super::tile::{Left, Multiply, Panel, multiply, tile_size};
-use crate::cpu::kernels::float::{Float, Floats};
+use crate::cpu::kernels::float::Floats;
 use crate::cpu::schedule::tiles::Tile;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::cpu::weights::Weights;
@@ -144,14 +144,7 @@ impl Filters {
     ///
     /// # Panics
     /// If a slice is too short.
-    pub fn fill<T: Float>(
-        self,
-        weights: &Weights,
-        outputs: Range<usize>,
-        filter: &[T],
-        strides: [usize; 4],
-        out: &mut [f32],
-    ) {
+    pub fn fill(self, weights: &Weights, outputs: Range<usize>, filter: &[f32], strides: [usize; 4], out: &mut [f32]) {
         let width = tile_size(self.isa).cols;
         let panel = self.tile.positions() * self.channels[0] * width;
         let panels = &mut out[outputs.start / width * panel..][..outputs.len().div_ceil(width) * panel];
@@ -169,9 +162,9 @@ impl Filters {
 /// Multiply-adds that take as long as computing one element of a transformed filter.
 const FILL_COST: usize = 64;
 
-struct FillPanel<'a, T> {
+struct FillPanel<'a> {
     filters: Filters,
-    filter: &'a [T],
+    filter: &'a [f32],
     strides: [usize; 4],
     lanes: usize,
     width: usize,
@@ -181,7 +174,7 @@ struct FillPanel<'a, T> {
 /// Filters transformed side by side.
 const FILTER_LANES: usize = 8;
 
-impl<T: Float> Kernel for FillPanel<'_, T> {
+impl Kernel for FillPanel<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
@@ -195,7 +188,7 @@ impl<T: Float> Kernel for FillPanel<'_, T> {
                 for (tap, values) in taps.iter_mut().enumerate() {
                     let at = input * strides[1] + tap / 3 * strides[2] + tap % 3 * strides[3];
                     for (lane, value) in values[..count].iter_mut().enumerate() {
-                        *value = filter[(first + lane) * strides[0] + at].to_f32() as f64;
+                        *value = filter[(first + lane) * strides[0] + at] as f64;
                     }
                 }
                 // The columns first: three rows of `side` each.
@@ -240,11 +233,10 @@ struct Parts {
     inputs: usize,
     products: usize,
     bias: usize,
-    sums: usize,
 }
 
 impl Winograd<'_> {
-    fn parts(filters: Filters, [rows, cols]: [usize; 2], sums: usize) -> Parts {
+    fn parts(filters: Filters, [rows, cols]: [usize; 2]) -> Parts {
         let (lanes, width, size) = (filters.isa.lanes(), tile_size(filters.isa).cols, filters.tile.size());
         let tiles = rows.div_ceil(size) * cols.div_ceil(size);
         let positions = filters.tile.positions();
@@ -253,15 +245,14 @@ impl Winograd<'_> {
             inputs: positions * tiles * row_stride(inputs, lanes),
             products: positions * position_stride(tiles * width, lanes),
             bias: outputs.next_multiple_of(width),
-            sums,
         }
     }
 
     /// Scratch length in floats that [`compute`](Self::compute) needs. `pixels` are the output rows and the columns at
-    /// once; `sums` is the number of results of another type than `f32`.
-    pub fn scratch_len(filters: Filters, pixels: [usize; 2], sums: usize) -> usize {
-        let Parts { inputs, products, bias, sums } = Self::parts(filters, pixels, sums);
-        inputs + products + bias + sums
+    /// once.
+    pub fn scratch_len(filters: Filters, pixels: [usize; 2]) -> usize {
+        let Parts { inputs, products, bias } = Self::parts(filters, pixels);
+        inputs + products + bias
     }
 
     /// Computes a tile of the output of one image. Its rows are the pixels of whole image rows, starting at a whole
@@ -270,44 +261,26 @@ impl Winograd<'_> {
     /// # Panics
     /// If the scratch memory is shorter than [`scratch_len`](Self::scratch_len), or the image or the weights are
     /// shorter than their sizes.
-    pub fn compute<T: Float>(
-        &self,
-        image: &[T],
-        bias: Option<Floats>,
-        tail: Tail,
-        tile: &mut Tile<T>,
-        scratch: &mut [f32],
-    ) {
+    pub fn compute(&self, image: &[f32], bias: Option<&[f32]>, tail: Tail, tile: &mut Tile<f32>, scratch: &mut [f32]) {
         let (isa, outputs) = (self.filters.isa, self.filters.channels[1]);
         let (rows, channels) = (tile.rows.start / self.wide..tile.rows.end / self.wide, tile.cols.clone());
-        let sums = if T::IS_F32 { 0 } else { tile.rows.len() * channels.len() };
-        let parts = Self::parts(self.filters, [rows.len(), self.cols], sums);
+        let parts = Self::parts(self.filters, [rows.len(), self.cols]);
         let (inputs, scratch) = scratch.split_at_mut(parts.inputs);
         let (products, scratch) = scratch.split_at_mut(parts.products);
-        let (padded_bias, scratch) = scratch.split_at_mut(parts.bias);
+        let padded_bias = &mut scratch[..parts.bias];
         padded_bias.fill(0.0);
         if let Some(bias) = bias {
-            bias.widen(isa, &mut padded_bias[..outputs]);
+            padded_bias[..outputs].copy_from_slice(&bias[..outputs]);
         }
-        let sums = &mut scratch[..parts.sums];
-        let (out, pixel) = match T::IS_F32 {
-            true => {
-                let (base, stride) = tile.as_mut_ptr();
-                (base.cast(), stride)
-            }
-            false => (sums.as_mut_ptr(), channels.len()),
-        };
+        let (out, pixel) = tile.as_mut_ptr();
         for first in (0..self.wide).step_by(self.cols) {
             let cols = first..(first + self.cols).min(self.wide);
             let block = Block { conv: self, rows: rows.clone(), cols, channels: channels.clone(), image };
-            // SAFETY: `T` is `f32` and the tile owns its channels of all pixels of its rows, or `sums` has as many floats.
+            // SAFETY: the tile owns its channels of all pixels of its rows.
             unsafe { block.sums(inputs, products, padded_bias, out, pixel) };
         }
-        if !T::IS_F32 {
-            return tail.narrow(isa, sums, tile);
-        }
         for (offset, run) in tile.runs() {
-            tail.apply(isa, offset, T::as_f32_mut(run).expect("`T` is `f32`"));
+            tail.apply(isa, offset, run);
         }
     }
 }
@@ -325,15 +298,15 @@ fn row_stride(channels: usize, lanes: usize) -> usize {
 }
 
 /// Some channels of some pixels of the output, starting at whole tiles of the algorithm and at a panel.
-struct Block<'a, T> {
+struct Block<'a> {
     conv: &'a Winograd<'a>,
     rows: Range<usize>,
     cols: Range<usize>,
     channels: Range<usize>,
-    image: &'a [T],
+    image: &'a [f32],
 }
 
-impl<T: Float> Block<'_, T> {
+impl Block<'_> {
     /// Writes the convolution with bias to `out`, which starts with column 0 of the first row and the first channel;
     /// pixels are `pixel` floats apart.
     ///
@@ -392,13 +365,13 @@ impl<T: Float> Block<'_, T> {
 }
 
 /// Transforms the input under a block to one row of channels per tile, for each position.
-struct TransformInput<'a, 'b, T> {
-    block: &'a Block<'a, T>,
+struct TransformInput<'a, 'b> {
+    block: &'a Block<'a>,
     grid: [usize; 2],
     out: &'b mut [f32],
 }
 
-impl<T: Float> Kernel for TransformInput<'_, '_, T> {
+impl Kernel for TransformInput<'_, '_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
@@ -417,7 +390,7 @@ struct Under {
     inside: bool,
 }
 
-impl<T: Float> TransformInput<'_, '_, T> {
+impl TransformInput<'_, '_> {
     #[inline(always)]
     fn all<S: Simd, const SIDE: usize>(mut self, simd: S) {
         let conv = self.block.conv;
@@ -444,17 +417,9 @@ impl<T: Float> TransformInput<'_, '_, T> {
         let channels = conv.filters.channels[0];
         let from = &self.block.image[(row * conv.input[1] + col) * channels + channel..];
         if channel + S::LANES <= channels {
-            return T::load(simd, from);
+            return simd.load(from);
         }
-        let from = &from[..channels - channel];
-        match T::as_f32(from) {
-            Some(from) => simd.load_partial(from),
-            None => {
-                let mut lanes = [T::default(); 16];
-                lanes[..from.len()].copy_from_slice(from);
-                T::load(simd, &lanes)
-            }
-        }
+        simd.load_partial(&from[..channels - channel])
     }
 
     #[inline(always)]

@@ -353,14 +353,6 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
-    /// Rounds each lane to the nearest half float.
-    #[inline(always)]
-    fn round_f16(self, v: Self::F32) -> Self::F32 {
-        let mut halves = [f16::ZERO; MAX_LANES];
-        self.store_f16(v, &mut halves);
-        self.load_f16(&halves)
-    }
-
     /// The 8 unsigned 4-bit numbers in each of `LANES` 32-bit words at `from`, minus `zero`, a whole number up to 255.
     /// The numbers in the low halves of the bytes come first. `SAME` means that all lanes of `zero` are equal.
     ///
@@ -500,8 +492,6 @@ mod tests {
             let powers: Vec<f32> = (0..n as u32).map(|i| f32::from_bits(0x4b40_0000 + i * 16)).collect();
             let wanted: Vec<f32> = (0..n as i32).map(|i| if i == 0 { 0.0 } else { 2f32.powi(i * 16 - 127) }).collect();
             assert_eq!(lanes(simd.power_of_two(simd.load(&powers))), wanted);
-            let rounded: Vec<f32> = a.iter().map(|&x| f16::from_f32(x / 3.0).to_f32()).collect();
-            assert_eq!(lanes(simd.round_f16(simd.load(&a.iter().map(|x| x / 3.0).collect::<Vec<f32>>()))), rounded);
             let words: Vec<u8> = (0..4 * n).map(|i| (i * 37 + 11) as u8).collect();
             let less: Vec<f32> = (0..n).map(|i| i as f32 * 9.0).collect();
             let (each, same) = (simd.load(&less), simd.splat(8.0));

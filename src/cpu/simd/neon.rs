@@ -165,11 +165,6 @@ unsafe impl Simd for Neon {
     }
 
     #[inline(always)]
-    fn round_f16(self, v: float32x4_t) -> float32x4_t {
-        widened(narrowed(v))
-    }
-
-    #[inline(always)]
     unsafe fn nibbles<const SAME: bool>(self, from: *const u8, zero: float32x4_t) -> [float32x4_t; 8] {
         // SAFETY: `self` proves NEON; the caller guarantees that 16 bytes can be read.
         unsafe {

@@ -185,12 +185,6 @@ unsafe impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn round_f16(self, v: __m256) -> __m256 {
-        // SAFETY: `self` proves F16C.
-        unsafe { _mm256_cvtph_ps(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
-    }
-
-    #[inline(always)]
     unsafe fn nibbles<const SAME: bool>(self, from: *const u8, zero: __m256) -> [__m256; 8] {
         // SAFETY: `self` proves AVX2; the caller guarantees that 32 bytes can be read.
         unsafe {
@@ -388,12 +382,6 @@ unsafe impl Simd for Avx512 {
         let to = &mut to[..16];
         // SAFETY: `self` proves F16C or AVX-512 F; the slice holds the 16 half floats that are written.
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
-    }
-
-    #[inline(always)]
-    fn round_f16(self, v: __m512) -> __m512 {
-        // SAFETY: `self` proves AVX-512 F.
-        unsafe { _mm512_cvtph_ps(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
     }
 
     #[inline(always)]

@@ -3,13 +3,11 @@
 use super::{Env, Run};
 use crate::cpu::kernels::arg::{Arg, Order};
 use crate::cpu::kernels::reduce::{Max, Min, Nest, Reduce, WIDTH};
-use crate::cpu::kernels::stored::Stored;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
-use crate::dtype::DataType;
+use crate::dtype::{DataType, Element};
 use crate::ops::arg_min_max::ArgMinMax;
 use crate::shape::Descriptor;
-use crate::with_element;
 
 /// A compiled search for the smallest or largest element.
 pub struct ArgMinMaxStep {
@@ -29,10 +27,10 @@ impl ArgMinMaxStep {
         ArgMinMaxStep { max: op.max, dtype: input.dtype, index, nest: Nest::new(&dims, &reduced) }
     }
 
-    fn search<T: Stored>(&self, env: &Env, io: &mut Io)
+    fn search<T: Element>(&self, env: &Env, io: &mut Io)
     where
-        Max: Order<T::Lane>,
-        Min: Order<T::Lane>,
+        Max: Order<T>,
+        Min: Order<T>,
     {
         let x = io.input::<T>(0);
         let run = |first: usize, out: &mut [i32]| match self.max {
@@ -60,7 +58,16 @@ impl Run for ArgMinMaxStep {
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
-        with_element!(self.dtype, T => self.search::<T>(env, io));
+        match self.dtype {
+            DataType::Float32 => self.search::<f32>(env, io),
+            DataType::Int32 => self.search::<i32>(env, io),
+            DataType::Uint32 => self.search::<u32>(env, io),
+            DataType::Int64 => self.search::<i64>(env, io),
+            DataType::Uint64 => self.search::<u64>(env, io),
+            DataType::Int8 => self.search::<i8>(env, io),
+            DataType::Uint8 => self.search::<u8>(env, io),
+            DataType::Float16 | DataType::Int4 | DataType::Uint4 => unreachable!("no kernel reads {}", self.dtype),
+        }
     }
 }
 

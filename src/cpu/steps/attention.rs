@@ -1,7 +1,7 @@
 //! Attention that the compiler fused into one operator.
 
 use super::{Env, Run};
-use crate::cpu::kernels::float::{Float, narrow};
+use crate::cpu::kernels::float::Float;
 use crate::cpu::memory::Io;
 use crate::cpu::product::attention::{Attend, Combine, MAX_STREAMED, Sizes, Stream, StreamedHead, partial_len};
 use crate::cpu::product::masks::{Mask, OUT_OF_SIGHT, OUT_OF_SIGHT_HALF, SeenKeys};
@@ -9,7 +9,7 @@ use crate::cpu::product::matrix::TypedMatrix;
 use crate::cpu::schedule::shared::split_with;
 use crate::cpu::simd::Isa;
 use crate::dimension::Dim;
-use crate::dtype::{DataType, Element};
+use crate::dtype::DataType;
 use crate::memory::{SharedMut, bytes_of_mut, elements_mut};
 use crate::ops::attention::{Attention, MAX_MASKS, MaskKind, Places};
 use half::f16;
@@ -19,18 +19,17 @@ use std::ops::Range;
 pub struct AttentionStep {
     op: Box<Attention>,
     sizes: Sizes,
+    /// Type of keys and values.
     dtype: DataType,
-    /// Data types of the masks.
-    mask_types: Vec<DataType>,
     isa: Isa,
 }
 
 impl AttentionStep {
-    /// Creates the attention `op` for operands of type `dtype` and masks of these types, with kernels of `isa`.
-    pub fn new(op: &Attention, dtype: DataType, mask_types: Vec<DataType>, isa: Isa) -> AttentionStep {
+    /// Creates the attention `op` for keys and values of type `dtype`, with kernels of `isa`.
+    pub fn new(op: &Attention, dtype: DataType, isa: Isa) -> AttentionStep {
         let mut op = Box::new(op.clone());
         group(&mut op);
-        AttentionStep { sizes: sizes(&op), op, dtype, mask_types, isa }
+        AttentionStep { sizes: sizes(&op), op, dtype, isa }
     }
 
     /// Adapts the step to other sizes of its operands, those of `op`.
@@ -48,12 +47,13 @@ impl AttentionStep {
         }
     }
 
-    /// Scratch length per thread in floats: for the kernel, and for a block or a row of the output.
+    /// Scratch length per thread in floats: for the kernel, and for a block of the output.
     fn slot(&self) -> usize {
-        let Sizes { columns, .. } = self.sizes;
         match self.sizes.are_streamed() {
-            true => columns + self.sizes.stream_scratch(self.isa, self.queries()),
-            false => self.queries() * columns + self.sizes.scratch(self.isa, self.dtype == DataType::Float32),
+            true => self.sizes.stream_scratch(self.isa, self.queries()),
+            false => {
+                self.queries() * self.sizes.columns + self.sizes.scratch(self.isa, self.dtype == DataType::Float32)
+            }
         }
     }
 
@@ -88,10 +88,10 @@ impl AttentionStep {
     /// ranges that any query sees.
     fn stream<T: Float>(&self, env: &Env, io: &mut Io) {
         let (op, sizes, len) = (&self.op, self.sizes, partial_len(self.sizes.columns));
-        let [query, key, value] = [0, 1, 2].map(|index| io.input::<T>(index));
+        let (query, [key, value]) = (io.input::<f32>(0), [1, 2].map(|index| io.input::<T>(index)));
         let (partials, scratch) = io.scratch::<f32>().split_at_mut(self.partials_len());
         let (seen, scratch) = scratch.split_at_mut(self.seen_len());
-        let (shared, out) = (SharedMut::new(partials), SharedMut::new(io.output::<T>()));
+        let (shared, out) = (SharedMut::new(partials), SharedMut::new(io.output::<f32>()));
         let io = &*io;
         let seen = &mut elements_mut::<u32>(bytes_of_mut(seen)).as_chunks_mut().0[..op.matrices()];
         self.seen_by_all(env, io, seen);
@@ -105,7 +105,6 @@ impl AttentionStep {
         // of their keys.
         let grain = if op.matrices() * ranges >= env.threads.count() { sizes.rows } else { 1 };
         split_with(env.threads, all * ranges, grain, cost, scratch, |items, scratch| {
-            let (row, scratch) = scratch.split_at_mut(sizes.columns);
             let mut next = items.start;
             while next < items.end {
                 let (begin, range) = (next, next / all);
@@ -130,53 +129,44 @@ impl AttentionStep {
                 env.isa.run(Stream { sizes, scale, softcap, heads: &heads, out: partials, scratch });
                 for (item, partial) in (begin..next).zip(partials.chunks_exact(len)).filter(|_| ranges == 1) {
                     // SAFETY: each row is written by one item.
-                    unsafe { self.combine(env, partial, item, row, &out) };
+                    unsafe { self.combine(env, partial, item, &out) };
                 }
             }
         });
         if ranges > 1 {
             let partials = &partials[..ranges * all * len];
-            split_with(env.threads, all, 1, ranges * len, scratch, |items, scratch| {
+            env.threads.split(all, 1, ranges * len, |items| {
                 for item in items {
                     // SAFETY: each row is written by one item.
-                    unsafe { self.combine(env, &partials[item * len..], item, &mut scratch[..sizes.columns], &out) };
+                    unsafe { self.combine(env, &partials[item * len..], item, &out) };
                 }
             });
         }
     }
 
-    /// Writes the output of query `item` of all queries, given its results for all ranges of keys; `row` has room for
-    /// it in floats.
+    /// Writes the output of query `item` of all queries, given its results for all ranges of keys.
     ///
     /// # Safety
     /// No other code writes the row.
-    unsafe fn combine<T: Float>(&self, env: &Env, partials: &[f32], item: usize, row: &mut [f32], out: &SharedMut<T>) {
+    unsafe fn combine(&self, env: &Env, partials: &[f32], item: usize, out: &SharedMut<f32>) {
         let Sizes { rows, columns, .. } = self.sizes;
         let stride = self.op.matrices() * rows * partial_len(columns);
-        env.isa.run(Combine { partials, stride, empty_is_zero: self.op.empty_is_zero, out: row });
-        // SAFETY: the caller guarantees it.
-        unsafe { self.write(env, out, [item / rows, item % rows], row) };
+        // SAFETY: the rows of the output are disjoint, and the caller guarantees that no other code uses this one.
+        let out = unsafe { out.range(self.row([item / rows, item % rows])) };
+        env.isa.run(Combine { partials, stride, empty_is_zero: self.op.empty_is_zero, out });
     }
 
-    /// Writes a row of a matrix of the output.
-    ///
-    /// # Safety
-    /// No other code writes the row.
-    unsafe fn write<T: Float>(&self, env: &Env, out: &SharedMut<T>, [matrix, row]: [usize; 2], sums: &[f32]) {
+    /// Where a row of a matrix is in the output. The matrices cover the output once.
+    fn row(&self, [matrix, row]: [usize; 2]) -> Range<usize> {
         let start = self.op.start(&self.op.output, matrix) + row * self.op.output.row.size();
-        // SAFETY: the matrices of the output cover it once, and the caller guarantees that no other code writes the row.
-        let out = unsafe { out.range(start..start + sums.len()) };
-        match T::as_f32_mut(out) {
-            Some(out) => out.copy_from_slice(sums),
-            None => narrow(env.isa, sums, out),
-        }
+        start..start + self.sizes.columns
     }
 
     /// Processes one block of many queries of one matrix at a time.
     fn attend<T: Float>(&self, env: &Env, io: &mut Io) {
         let (op, sizes) = (&self.op, self.sizes);
-        let [query, key, value] = [0, 1, 2].map(|index| io.input::<T>(index));
-        let (scratch, out) = (io.scratch::<f32>(), SharedMut::new(io.output::<T>()));
+        let (query, [key, value]) = (io.input::<f32>(0), [1, 2].map(|index| io.input::<T>(index)));
+        let (scratch, out) = (io.scratch::<f32>(), SharedMut::new(io.output::<f32>()));
         let block = sizes.query_block(self.isa);
         let blocks = sizes.rows.div_ceil(block);
         let cost = block * sizes.keys * (sizes.depth + sizes.columns);
@@ -204,7 +194,7 @@ impl AttentionStep {
                 });
                 for (row, sums) in sums.chunks_exact(sizes.columns).take(queries).enumerate() {
                     // SAFETY: each row belongs to one block.
-                    unsafe { self.write(env, &out, [matrix, first + row], sums) };
+                    unsafe { out.range(self.row([matrix, first + row])) }.copy_from_slice(sums);
                 }
             }
         });
@@ -228,20 +218,17 @@ impl AttentionStep {
 
     fn mask<'a>(&self, io: &Io<'a>, index: usize, matrix: usize, first: usize) -> Option<Mask<'a>> {
         let mask = self.op.masks.get(index)?;
-        fn of<'a, T: Element>(io: &Io<'a>, index: usize) -> &'a [T] {
-            io.input::<T>(3 + index)
-        }
-        Some(match (mask.kind, self.mask_types[index]) {
-            (MaskKind::Fill { value, when }, _) => {
-                let condition = self.matrix(of::<u8>(io, index), &mask.places, matrix, first);
-                let out_of_sight = if self.dtype == DataType::Float16 { OUT_OF_SIGHT_HALF } else { OUT_OF_SIGHT };
+        let out_of_sight = if self.dtype == DataType::Float16 { OUT_OF_SIGHT_HALF } else { OUT_OF_SIGHT };
+        Some(match mask.kind {
+            MaskKind::Fill { value, when } => {
+                let condition = self.matrix(io.input::<u8>(3 + index), &mask.places, matrix, first);
                 let value = value as f32;
                 Mask::Fill { condition, when, value, hides: value <= -out_of_sight }
             }
-            (MaskKind::Add, DataType::Float16) => {
-                Mask::AddHalf(self.matrix(of::<f16>(io, index), &mask.places, matrix, first))
+            MaskKind::Add => {
+                let addend = self.matrix(io.input::<f32>(3 + index), &mask.places, matrix, first);
+                Mask::Add { addend, out_of_sight }
             }
-            (MaskKind::Add, _) => Mask::Add(self.matrix(of::<f32>(io, index), &mask.places, matrix, first)),
         })
     }
 }

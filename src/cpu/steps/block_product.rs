@@ -3,7 +3,7 @@
 use super::epilogue::{EpilogueStep, Following, is_vector_along};
 use super::{Env, Run};
 use crate::cpu::costs::MULTIPLY_ADD;
-use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
+use crate::cpu::kernels::float::Floats;
 use crate::cpu::memory::Io;
 use crate::cpu::product::blocks::BlockPanels;
 use crate::cpu::product::blocks::rounding::Rounding;
@@ -16,10 +16,8 @@ use crate::cpu::product::tile::tile_size;
 use crate::cpu::schedule::partition::{Cut, Grid, Shape, partition};
 use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
-use crate::dtype::DataType;
 use crate::memory::Buffer;
 use crate::shape::Descriptor;
-use crate::with_floats;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -46,7 +44,6 @@ pub struct BlockProductStep {
     size: [usize; 3],
     /// Whether rows are rounded to 8-bit integers.
     rounds_rows: bool,
-    dtype: DataType,
     epilogue: EpilogueStep,
     isa: Isa,
     threads: usize,
@@ -57,9 +54,9 @@ impl BlockProductStep {
     /// Creates the product of rows `a` and `panels`, followed by the operations in `following`.
     pub fn new(env: &Env, a: &Descriptor, panels: BlockPanels, rounds_rows: bool, following: &Following) -> Self {
         let epilogue = EpilogueStep::new(following, |strides| is_bias(strides, following));
-        let (isa, threads, dtype) = (env.isa, env.threads.count(), a.dtype);
+        let (isa, threads) = (env.isa, env.threads.count());
         let (size, grid) = (sizes(a, &panels), Grid::whole(0, 0));
-        let mut step = BlockProductStep { panels, size, rounds_rows, dtype, epilogue, isa, threads, grid };
+        let mut step = BlockProductStep { panels, size, rounds_rows, epilogue, isa, threads, grid };
         step.grid = step.cut();
         step
     }
@@ -93,13 +90,12 @@ impl BlockProductStep {
     }
 
     fn cutting(&self) -> Cutting {
-        let is_f32 = self.dtype == DataType::Float32;
         Cutting {
             batches: 1,
             size: self.size,
-            copies_rows: !is_f32,
+            copies_rows: false,
             packs_columns: true,
-            rereads: !is_f32 || self.epilogue.finishes(),
+            rereads: self.epilogue.finishes(),
         }
     }
 
@@ -118,21 +114,13 @@ impl BlockProductStep {
         self.rounding().map_or(0, |rounding| (self.size[0] * rounding.row_len()).next_multiple_of(16))
     }
 
-    /// Scratch length in floats that a thread needs for a tile, or for the row that is being rounded.
+    /// Scratch length in floats that a thread needs for a tile.
     fn slot(&self) -> usize {
         let sums = if self.stays_packed() { self.grid.largest().iter().product() } else { 0 };
-        (sums + self.cutting().scratch_len(self.isa, &self.grid)).max(self.size[2]).next_multiple_of(16)
+        sums.next_multiple_of(16) + self.cutting().scratch_len(self.isa, &self.grid)
     }
 
-    fn run_to<T: Float>(
-        &self,
-        env: &Env,
-        a: Floats,
-        bias: Option<Floats>,
-        tail: Tail,
-        out: &mut [T],
-        scratch: &mut [f32],
-    ) {
+    fn multiply(&self, env: &Env, a: &[f32], bias: Option<&[f32]>, tail: Tail, out: &mut [f32], scratch: &mut [f32]) {
         let [rows, cols, depth] = self.size;
         let (rounded, scratch) = scratch.split_at_mut(self.rounded_len());
         if let Some(rounding) = self.rounding() {
@@ -143,7 +131,7 @@ impl BlockProductStep {
         let addend = bias.map(|data| Addend { data, row_stride: 0, col_stride: 1, beta: 1.0 });
         let epilogue = ProductEpilogue { alpha: 1.0, addend, tail };
         Tiles::new(out, matrices, self.grid).share(env.threads, work, scratch, |tile, scratch| {
-            let rows = StridedMatrix { data: a, lane_stride: depth, depth_stride: 1 };
+            let rows = StridedMatrix { data: Floats::F32(a), lane_stride: depth, depth_stride: 1 };
             let (rows, columns) = (Rows::Matrix(Matrix::Strided(rows)), Columns::Blocks(&self.panels));
             let floats = Product { isa: self.isa, depth, rows, columns };
             match self.rounding() {
@@ -154,34 +142,27 @@ impl BlockProductStep {
     }
 
     /// Rounds all rows into `rounded`, once for all tiles. With fewer rows than threads, blocks are shared too.
-    fn round_rows(&self, env: &Env, a: Floats, rounding: Rounding, rounded: &mut [f32], scratch: &mut [f32]) {
+    fn round_rows(&self, env: &Env, a: &[f32], rounding: Rounding, rounded: &mut [f32], scratch: &mut [f32]) {
         let ([rows, _, depth], len, threads) = (self.size, rounding.row_len(), env.threads.count());
         let matrices = Matrices { batches: 1, batch_stride: rows * len, rows, row_stride: len, cols: len };
         let cols = Cut::new(len, rounding.block_len(), threads.div_ceil(rows.max(1)));
         let grid = Grid { rows: Cut::new(rows, 1, 4 * threads), cols };
-        Tiles::new(rounded, matrices, grid).share(env.threads, rows * depth * ROUNDING, scratch, |tile, widened| {
+        Tiles::new(rounded, matrices, grid).share(env.threads, rows * depth * ROUNDING, scratch, |tile, _| {
             let depth_at = |place: usize| depth.min(place.div_ceil(rounding.block_len()) * rounding.block);
             let own = depth_at(tile.cols.start)..depth_at(tile.cols.end);
             for index in 0..tile.rows.len() {
-                let row = a.after((tile.rows.start + index) * depth + own.start);
-                let from = match row.as_f32() {
-                    Some(row) => &row[..own.len()],
-                    None => {
-                        row.widen(self.isa, &mut widened[..own.len()]);
-                        &widened[..own.len()]
-                    }
-                };
-                rounding.round(self.panels.format(), from, tile.row(index));
+                let row = &a[(tile.rows.start + index) * depth..];
+                rounding.round(self.panels.format(), &row[own.clone()], tile.row(index));
             }
         });
     }
 
-    fn multiply_packed<T: Float>(
+    fn multiply_packed(
         &self,
         floats: &Product,
         rounding: Rounding,
         rounded: &[f32],
-        tile: &mut Tile<T>,
+        tile: &mut Tile<f32>,
         epilogue: &ProductEpilogue,
         scratch: &mut [f32],
     ) {
@@ -202,7 +183,7 @@ impl BlockProductStep {
         }
         for (index, sums) in sums.chunks_exact_mut(cols.len()).enumerate() {
             epilogue.apply(self.isa, [rows.start + index, cols.start], tile.offset(index), sums);
-            narrow(self.isa, sums, tile.row(index));
+            tile.row(index).copy_from_slice(sums);
         }
     }
 }
@@ -219,13 +200,11 @@ impl Run for BlockProductStep {
     fn run(&self, env: &Env, io: &mut Io) {
         assert!(env.isa == self.isa && env.threads.count() <= self.threads);
         let (epilogue, threads) = (&self.epilogue, env.threads.count());
-        let a = io.floats(0, self.dtype).expect("the rows are present");
-        let bias = epilogue.addend().and_then(|operand| io.floats(operand, self.dtype));
-        let (out, scratch) = (io.floats_output(self.dtype), io.scratch::<f32>());
+        let a = io.input::<f32>(0);
+        let bias = epilogue.addend().and_then(|operand| io.optional::<f32>(operand));
+        let (out, scratch) = (io.output::<f32>(), io.scratch::<f32>());
         let (registers, scratch) = scratch.split_at_mut(epilogue.scratch_len(threads));
-        epilogue.with_tail(env, io, self.dtype, registers, |tail| {
-            with_floats!(FloatsMut, out, out => self.run_to(env, a, bias, tail, out, scratch));
-        });
+        epilogue.with_tail(env, io, registers, |tail| self.multiply(env, a, bias, tail, out, scratch));
     }
 
     fn scratch_bytes(&self, threads: usize) -> usize {

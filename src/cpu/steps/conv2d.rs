@@ -10,7 +10,7 @@ pub use shape::Conv2dShape;
 
 use super::Env;
 use crate::cpu::kernels::depthwise::{Padded, Window};
-use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
+use crate::cpu::kernels::float::Floats;
 use crate::cpu::product::columns::Columns;
 use crate::cpu::product::finish::{Addend, ProductEpilogue, Tail};
 use crate::cpu::product::frame::{Cutting, Product};
@@ -23,10 +23,8 @@ use crate::cpu::schedule::partition::{Cut, Grid};
 use crate::cpu::schedule::tiles::{Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
-use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::{Buffer, elements, elements_mut, share};
-use crate::with_floats;
 use depthwise::DepthwisePixels;
 use shape::Call;
 use std::borrow::Cow;
@@ -49,8 +47,6 @@ enum Method {
 /// A compiled convolution.
 pub struct Conv2dStep {
     shape: Conv2dShape,
-    /// Type of the input and the output.
-    dtype: DataType,
     /// Whether results need operations that do not run in registers.
     finishes: bool,
     isa: Isa,
@@ -66,11 +62,11 @@ const DEPTHWISE_TILE: usize = 8192;
 const MAX_PADDED: usize = 1 << 22;
 
 impl Conv2dStep {
-    /// Plans the convolution of elements of type `dtype` for `threads` threads and an instruction set.
-    pub fn new(isa: Isa, threads: usize, shape: Conv2dShape, dtype: DataType, finishes: bool) -> Conv2dStep {
+    /// Plans the convolution for `threads` threads and an instruction set.
+    pub fn new(isa: Isa, threads: usize, shape: Conv2dShape, finishes: bool) -> Conv2dStep {
         let [high, wide] = shape.output;
         let grid = Grid { rows: Cut::at_most(high, 1, DEPTHWISE_TILE / wide), cols: Cut::whole(wide) };
-        let (window, pixels) = (shape.window(), DepthwisePixels::new(isa, threads, &shape, dtype));
+        let (window, pixels) = (shape.window(), DepthwisePixels::new(isa, threads, &shape));
         let planes = !shape.channels_last && window.scratch_len(grid.rows.largest()) <= MAX_PADDED;
         let method = if shape.is_depthwise() && planes {
             Method::Depthwise { window, weights: None, grid }
@@ -80,7 +76,7 @@ impl Conv2dStep {
             let patches = Box::new([shape.patches(), shape.filter_matrix()]);
             Method::Product { patches, packed: Vec::new(), grid: Grid::whole(0, 0) }
         };
-        let mut step = Conv2dStep { shape, dtype, finishes, isa, threads, method };
+        let mut step = Conv2dStep { shape, finishes, isa, threads, method };
         step.cut();
         step
     }
@@ -96,11 +92,11 @@ impl Conv2dStep {
         let winograd = winograd.filter(|_| shape.fits_winograd());
         if let Method::Winograd(plan) = &mut self.method {
             let fits = winograd == Some(plan.tile());
-            plan.resize(&shape, self.dtype);
+            plan.resize(&shape);
             self.shape = shape;
             return fits;
         }
-        let new = Conv2dStep::new(self.isa, self.threads, shape, self.dtype, self.finishes);
+        let new = Conv2dStep::new(self.isa, self.threads, shape, self.finishes);
         let method = std::mem::replace(self, new).method;
         let fits = match (&mut self.method, method) {
             (Method::Product { packed, .. }, Method::Product { packed: old, .. }) => {
@@ -123,7 +119,7 @@ impl Conv2dStep {
 
     /// The properties that determine the tiles of a product, with filters that are packed, unless the list is empty.
     fn cutting(&self, patches: &PatchMatrix, packed: &[Panels]) -> Cutting {
-        let (shape, matrices, is_f32) = (&self.shape, self.shape.matrices(), self.dtype == DataType::Float32);
+        let (shape, matrices) = (&self.shape, self.shape.matrices());
         let (in_place, copies_filter) = (shape.is_pointwise(), packed.first().is_none_or(Panels::is_half));
         let [copies_rows, packs_columns] = match shape.channels_last {
             true => [!in_place, copies_filter],
@@ -132,9 +128,9 @@ impl Conv2dStep {
         Cutting {
             batches: matrices.batches,
             size: [matrices.rows, matrices.cols, patches.depth()],
-            copies_rows: copies_rows || !is_f32,
-            packs_columns: packs_columns || !is_f32,
-            rereads: !is_f32 || self.finishes,
+            copies_rows,
+            packs_columns,
+            rereads: self.finishes,
         }
     }
 
@@ -210,8 +206,7 @@ impl Conv2dStep {
             Method::Depthwise { window, weights, grid } => {
                 let taps = self.shape.filter[0] * self.shape.filter[1];
                 let unpacked = if weights.is_some() { 0 } else { self.shape.channels[1] * taps };
-                // Padded rows, and the sums of one run.
-                unpacked + (window.scratch_len(grid.rows.largest()) + self.shape.output[1]) * self.threads
+                unpacked + window.scratch_len(grid.rows.largest()) * self.threads
             }
             Method::DepthwisePixels(pixels) => pixels.scratch_len(&self.shape),
             Method::Winograd(plan) => plan.scratch_len(),
@@ -236,18 +231,14 @@ impl Conv2dStep {
     pub fn run(
         &self,
         env: &Env,
-        [input, filter]: [Option<Floats>; 2],
-        bias: Option<Floats>,
+        [input, filter]: [Option<&[f32]>; 2],
+        bias: Option<&[f32]>,
         tail: Tail,
-        out: FloatsMut,
+        out: &mut [f32],
         scratch: &mut [f32],
     ) {
         assert!(env.isa == self.isa && env.threads.count() <= self.threads);
         let call = Call { input: input.expect("the input of a convolution"), filter, bias, tail };
-        with_floats!(FloatsMut, out, out => self.run_to(env, call, out, scratch));
-    }
-
-    fn run_to<T: Float>(&self, env: &Env, call: Call, out: &mut [T], scratch: &mut [f32]) {
         let shape = &self.shape;
         match &self.method {
             Method::Product { patches, packed, grid } => {
@@ -278,29 +269,29 @@ impl Conv2dStep {
         }
     }
 
-    fn product<T: Float>(
+    fn product(
         &self,
         call: &Call,
         [patches, matrix]: &[PatchMatrix; 2],
         packed: &[Panels],
-        tile: &mut Tile<T>,
+        tile: &mut Tile<f32>,
         scratch: &mut [f32],
     ) {
         let shape = &self.shape;
         let [channels, out_channels] = shape.group();
         let (image, group) =
             if shape.channels_last { (0, tile.batch) } else { (tile.batch / shape.groups, tile.batch % shape.groups) };
-        let image = call.input.after(image * patches.image_stride + group * channels * patches.channel_stride);
+        let image = &call.input[image * patches.image_stride + group * channels * patches.channel_stride..];
         let lanes = match shape.is_pointwise() {
             true => Matrix::Strided(StridedMatrix {
-                data: image,
+                data: Floats::F32(image),
                 lane_stride: patches.strides[1],
                 depth_stride: patches.channel_stride,
             }),
             false => Matrix::Patches(Patches { image, matrix: patches }),
         };
         let raw = || {
-            let image = call.raw_filter().after(group_start(shape, matrix, group));
+            let image = &call.raw_filter()[group_start(shape, matrix, group)..];
             Matrix::Patches(Patches { image, matrix })
         };
         let (rows, columns) = match (shape.channels_last, packed.get(group)) {
@@ -308,7 +299,7 @@ impl Conv2dStep {
             (false, panels) => (panels.map_or_else(|| Rows::Matrix(raw()), Rows::Panels), Columns::Matrix(lanes)),
         };
         let (row_stride, col_stride) = if shape.channels_last { (0, 1) } else { (1, 0) };
-        let bias = call.bias.map(|bias| bias.after(group * out_channels));
+        let bias = call.bias.map(|bias| &bias[group * out_channels..]);
         let addend = bias.map(|data| Addend { data, row_stride, col_stride, beta: 1.0 });
         let epilogue = ProductEpilogue { alpha: 1.0, addend, tail: call.tail };
         Product { isa: self.isa, depth: matrix.depth(), rows, columns }.compute(tile, &epilogue, scratch);
@@ -321,13 +312,13 @@ fn group_start(shape: &Conv2dShape, matrix: &PatchMatrix, group: usize) -> usize
 }
 
 /// Writes the weights as `[channel][tap]`.
-fn depthwise_weights(shape: &Conv2dShape, filter: Floats, out: &mut [f32]) {
+fn depthwise_weights(shape: &Conv2dShape, filter: &[f32], out: &mut [f32]) {
     let ([o, _, row, col], channels) = (shape.filter_strides(), shape.channels[1]);
     let taps = shape.filter[0] * shape.filter[1];
     for channel in 0..channels {
         for tap in 0..taps {
             let at = channel * o + tap / shape.filter[1] * row + tap % shape.filter[1] * col;
-            out[channel * taps + tap] = filter.at(at);
+            out[channel * taps + tap] = filter[at];
         }
     }
 }
@@ -342,28 +333,21 @@ struct DepthwisePlanes<'a> {
 
 impl DepthwisePlanes<'_> {
     /// Computes rows of one plane.
-    fn rows<T: Float>(&self, call: &Call, tile: &mut Tile<T>, scratch: &mut [f32]) {
+    fn rows(&self, call: &Call, tile: &mut Tile<f32>, scratch: &mut [f32]) {
         let shape = self.shape;
         let (image, channel) = (tile.batch / shape.channels[1], tile.batch % shape.channels[1]);
         let plane = image * shape.channels[0] + channel / shape.group()[1];
-        let plane = &T::typed(call.input)[plane * shape.input[0] * shape.input[1]..];
-        let (sums, scratch) = scratch.split_at_mut(shape.output[1]);
+        let plane = &call.input[plane * shape.input[0] * shape.input[1]..];
         let padded = Padded::fill(self.isa, self.window, plane, tile.rows.clone(), scratch);
         let taps = shape.filter[0] * shape.filter[1];
         let weights = &self.weights[channel * taps..][..taps];
-        let bias = call.bias.map(|bias| bias.after(channel));
+        let bias = call.bias.map(|bias| &bias[channel..]);
         let addend = bias.map(|data| Addend { data, row_stride: 0, col_stride: 0, beta: 1.0 });
         let epilogue = ProductEpilogue { alpha: 1.0, addend, tail: call.tail };
         for row in 0..tile.rows.len() {
             let (offset, out) = (tile.offset(row), tile.row(row));
-            if let Some(out) = T::as_f32_mut(out) {
-                padded.convolve(self.isa, row, weights, out);
-                epilogue.apply(self.isa, [0, 0], offset, out);
-                continue;
-            }
-            padded.convolve(self.isa, row, weights, sums);
-            epilogue.apply(self.isa, [0, 0], offset, sums);
-            narrow(self.isa, sums, out);
+            padded.convolve(self.isa, row, weights, out);
+            epilogue.apply(self.isa, [0, 0], offset, out);
         }
     }
 }

@@ -8,7 +8,6 @@ use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
 use crate::dtype::DataType;
 use crate::ops::cumulative_sum::CumulativeSum;
 use crate::shape::{Descriptor, elements};
-use half::f16;
 
 /// Compiled running sums.
 pub struct CumulativeSumStep {
@@ -58,12 +57,11 @@ impl Run for CumulativeSumStep {
     fn run(&self, env: &Env, io: &mut Io) {
         match self.dtype {
             DataType::Float32 => self.sum::<f32>(env, io),
-            DataType::Float16 => self.sum::<f16>(env, io),
             DataType::Int32 => self.sum::<i32>(env, io),
             DataType::Uint32 => self.sum::<u32>(env, io),
             DataType::Int64 => self.sum::<i64>(env, io),
             DataType::Uint64 => self.sum::<u64>(env, io),
-            _ => unreachable!("no rule accepts {}", self.dtype),
+            _ => unreachable!("no kernel reads {}", self.dtype),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Matrix products and convolutions in both floating-point types, with the operations that follow them.
+//! Matrix products and convolutions, with the operations that follow them.
 
 use super::conv_transpose2d::ConvTranspose2dStep;
 use super::conv2d::{Conv2dShape, Conv2dStep};
@@ -7,6 +7,7 @@ use super::convolution::ConvolutionShape;
 use super::epilogue::{EpilogueStep, Following, is_vector_along};
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
+use crate::cpu::kernels::float::Floats;
 use crate::cpu::memory::Io;
 use crate::cpu::product::panels::Panels;
 use crate::cpu::weights::Weights;
@@ -30,8 +31,8 @@ enum Dense {
 /// `matmul()`, `gemm()`, `conv2d()` or `convTranspose2d()`, and element-wise operators on its output.
 pub struct DenseStep {
     dense: Box<Dense>,
-    /// Type of the operands and the output.
-    dtype: DataType,
+    /// Type of the right operand.
+    right: DataType,
     epilogue: EpilogueStep,
     /// Operands that the step keeps packed copies of.
     packed: Vec<usize>,
@@ -52,7 +53,8 @@ pub enum DenseShape {
 
 impl DenseStep {
     /// Creates the step for `shape`, followed by the operations in `following`. `constants` holds those of the first
-    /// two operands that are constant; `winograd` permits that algorithm for convolutions.
+    /// two operands that are constant; `right` is the type of the second one; `winograd` permits that algorithm for
+    /// convolutions.
     ///
     /// # Errors
     /// An `UnknownError` if there is not enough memory for packed constants, an `OperationError` if mapped ones cannot
@@ -61,15 +63,16 @@ impl DenseStep {
         env: &Env,
         mut shape: DenseShape,
         constants: [Option<Weights>; 2],
+        right: DataType,
         winograd: bool,
         following: &Following,
     ) -> Result<DenseStep> {
         let output = following.output;
         let epilogue = EpilogueStep::new(following, |strides| shape.take_addend(strides, &output.sizes()));
-        let (mut packed, dtype) = (Vec::new(), output.dtype);
-        let plan = Planning { env, dtype, winograd, finishes: epilogue.finishes() };
+        let mut packed = Vec::new();
+        let plan = Planning { env, halves: right == DataType::Float16, winograd, finishes: epilogue.finishes() };
         let dense = Box::new(plan.dense(shape, constants, &mut packed)?);
-        Ok(DenseStep { dense, dtype, epilogue, packed })
+        Ok(DenseStep { dense, right, epilogue, packed })
     }
 
     /// Adapts the step to other sizes, keeping the packed constants; returns `false` if the step must be rebuilt.
@@ -110,14 +113,19 @@ impl Run for DenseStep {
     fn run(&self, env: &Env, io: &mut Io) {
         let (epilogue, threads) = (&self.epilogue, env.threads.count());
         // A packed operand has no memory of its own.
-        let operands = [0, 1].map(|index| io.floats(index, self.dtype));
-        let addend = epilogue.addend().and_then(|operand| io.floats(operand, self.dtype));
-        let (out, scratch) = (io.floats_output(self.dtype), io.scratch::<f32>());
+        let left = io.optional::<f32>(0);
+        let right = match self.right {
+            DataType::Float16 => io.optional(1).map(Floats::F16),
+            _ => io.optional(1).map(Floats::F32),
+        };
+        let filter = right.and_then(Floats::as_f32);
+        let addend = epilogue.addend().and_then(|operand| io.optional::<f32>(operand));
+        let (out, scratch) = (io.output::<f32>(), io.scratch::<f32>());
         let (registers, scratch) = scratch.split_at_mut(epilogue.scratch_len(threads));
-        epilogue.with_tail(env, io, self.dtype, registers, |tail| match &*self.dense {
-            Dense::Matmul(step) => step.run(env, operands, addend, tail, out, scratch),
-            Dense::Conv2d(step) => step.run(env, operands, addend, tail, out, scratch),
-            Dense::ConvTranspose2d(step) => step.run(env, operands, addend, tail, out, scratch),
+        epilogue.with_tail(env, io, registers, |tail| match &*self.dense {
+            Dense::Matmul(step) => step.run(env, (left, right), addend, tail, out, scratch),
+            Dense::Conv2d(step) => step.run(env, [left, filter], addend, tail, out, scratch),
+            Dense::ConvTranspose2d(step) => step.run(env, [left, filter], addend, tail, out, scratch),
         });
     }
 
@@ -142,7 +150,8 @@ impl Run for DenseStep {
 /// The context for planning a product.
 struct Planning<'a> {
     env: &'a Env<'a>,
-    dtype: DataType,
+    /// Whether the right operand is float16, and not a constant.
+    halves: bool,
     winograd: bool,
     /// Whether results need operations that do not run in registers.
     finishes: bool,
@@ -154,7 +163,7 @@ impl Planning<'_> {
         Ok(match shape {
             DenseShape::Matmul(shape) => {
                 let (pack_a, pack_b) = (packs_a(&shape), packs_b(&shape));
-                let mut step = MatmulStep::new(isa, threads, shape, [self.dtype; 2], self.finishes);
+                let mut step = MatmulStep::new(isa, threads, shape, self.halves, self.finishes);
                 if let Some(a) = a.filter(|_| pack_a) {
                     step.prepack_a(a)?;
                     packed.push(0);
@@ -167,7 +176,7 @@ impl Planning<'_> {
             }
             DenseShape::Conv2d(shape) => {
                 let winograd = if self.winograd { shape.winograd() } else { None };
-                let mut step = Conv2dStep::new(isa, threads, shape, self.dtype, self.finishes);
+                let mut step = Conv2dStep::new(isa, threads, shape, self.finishes);
                 if let Some(filter) = b {
                     step.prepack(filter, winograd)?;
                     packed.push(1);
@@ -176,7 +185,7 @@ impl Planning<'_> {
             }
             DenseShape::ConvTranspose2d(shape) => {
                 packed.extend(b.is_some().then_some(1));
-                Dense::ConvTranspose2d(ConvTranspose2dStep::new(isa, threads, shape, self.dtype, b)?)
+                Dense::ConvTranspose2d(ConvTranspose2dStep::new(isa, threads, shape, b)?)
             }
         })
     }

@@ -6,7 +6,7 @@
 
 use super::Env;
 use super::convolution::ConvTranspose2dShape;
-use crate::cpu::kernels::float::{Float, Floats};
+use crate::cpu::kernels::float::Floats;
 use crate::cpu::product::columns::Columns;
 use crate::cpu::product::finish::{Addend, ProductEpilogue, Tail};
 use crate::cpu::product::frame::{Cutting, Product};
@@ -16,14 +16,11 @@ use crate::cpu::product::rows::Rows;
 use crate::cpu::schedule::partition::Grid;
 use crate::cpu::schedule::tiles::{Matrices, Tiles};
 use crate::cpu::simd::Isa;
-use crate::dtype::DataType;
 
 /// A compiled transposed convolution with disjoint taps.
 pub struct Disjoint {
     isa: Isa,
     threads: usize,
-    /// Type of the input and the output.
-    dtype: DataType,
     cutting: Cutting,
     grid: Grid,
     /// Output channels.
@@ -43,15 +40,15 @@ impl Disjoint {
         shape.channels_last && shape.groups == 1 && along(0) && along(1)
     }
 
-    /// Plans the transposed convolution of inputs and outputs of type `dtype`.
-    pub fn new(isa: Isa, threads: usize, shape: &ConvTranspose2dShape, dtype: DataType) -> Disjoint {
-        let cutting = cutting(shape, dtype);
-        Disjoint { isa, threads, dtype, cutting, grid: cutting.grid(isa, threads), channels: shape.channels[1] }
+    /// Plans the transposed convolution.
+    pub fn new(isa: Isa, threads: usize, shape: &ConvTranspose2dShape) -> Disjoint {
+        let cutting = cutting(shape);
+        Disjoint { isa, threads, cutting, grid: cutting.grid(isa, threads), channels: shape.channels[1] }
     }
 
     /// Plans images of other sizes with the same filter.
     pub fn resize(&mut self, shape: &ConvTranspose2dShape) {
-        self.cutting = cutting(shape, self.dtype);
+        self.cutting = cutting(shape);
         self.grid = self.cutting.grid(self.isa, self.threads);
     }
 
@@ -66,29 +63,29 @@ impl Disjoint {
     ///
     /// # Panics
     /// If there are too few elements.
-    pub fn run<T: Float>(
+    pub fn run(
         &self,
         env: &Env,
-        (input, filter): (Floats, &[Panels]),
-        bias: Option<Floats>,
+        (input, filter): (&[f32], &[Panels]),
+        bias: Option<&[f32]>,
         tail: Tail,
-        out: &mut [T],
+        out: &mut [f32],
         scratch: &mut [f32],
     ) {
         let Cutting { batches, size: [rows, cols, depth], .. } = self.cutting;
         let (biases, scratch) = scratch.split_at_mut(cols.next_multiple_of(16));
         let addend = bias.map(|bias| {
             for biases in biases[..cols].chunks_exact_mut(self.channels) {
-                bias.widen(self.isa, biases);
+                biases.copy_from_slice(&bias[..self.channels]);
             }
-            Addend { data: Floats::F32(biases), row_stride: 0, col_stride: 1, beta: 1.0 }
+            Addend { data: &*biases, row_stride: 0, col_stride: 1, beta: 1.0 }
         });
         let epilogue = ProductEpilogue { alpha: 1.0, addend, tail };
         let matrices = Matrices { batches, batch_stride: rows * cols, rows, row_stride: cols, cols };
         let cost = batches * rows * cols * depth;
         Tiles::new(out, matrices, self.grid).share(env.threads, cost, scratch, |tile, scratch| {
             let (line, row) = (tile.batch / filter.len(), tile.batch % filter.len());
-            let data = input.after(line * rows * depth);
+            let data = Floats::F32(&input[line * rows * depth..]);
             let product = Product {
                 isa: self.isa,
                 depth,
@@ -100,14 +97,13 @@ impl Disjoint {
     }
 }
 
-fn cutting(shape: &ConvTranspose2dShape, dtype: DataType) -> Cutting {
+fn cutting(shape: &ConvTranspose2dShape) -> Cutting {
     let ([depth, channels], [high, wide]) = (shape.channels, shape.filter);
-    let is_half = dtype != DataType::Float32;
     Cutting {
         batches: shape.batches * shape.input[0] * high,
         size: [shape.input[1], wide * channels, depth],
-        copies_rows: is_half,
-        packs_columns: is_half,
+        copies_rows: false,
+        packs_columns: false,
         rereads: true,
     }
 }

@@ -32,9 +32,8 @@ pub(super) type Axes = ArrayVec<usize, MAX_DIMENSIONS>;
 
 /// A compiled element-wise program.
 ///
-/// A register holds the elements of a block as u8, i8, i32, u32, i64, u64 or f32. float16 uses f32: operands are
-/// widened when they are read, intermediate values rounded as if they were stored, and the output narrowed when it is
-/// written. A chain therefore produces the same bits as its operators one by one.
+/// A register holds the elements of a block as u8, i8, i32, u32, i64, u64 or f32. float16 is only stored: operands are
+/// widened when they are read, results of casts rounded, and the output narrowed when it is written.
 pub struct ElementwiseStep {
     operands: Box<[Operand]>,
     actions: Box<[Action]>,
@@ -217,8 +216,6 @@ impl ElementwiseStep {
     /// Compiles a program whose operand 0 is computed by another step, which calls
     /// [`run_in_place`](Self::run_in_place). Operand 0 has the shape of the output, and both are floats. `others` are
     /// the types and shapes of the other operands.
-    ///
-    /// float16 values are not rounded in between: float32 sums are narrowed once, at the end.
     pub fn behind<'a>(
         program: &Fused,
         output: &'a Descriptor,
@@ -331,10 +328,6 @@ fn cost(op: &Elementwise) -> usize {
 struct RegisterAllocator<'a> {
     program: &'a Fused,
     operands: &'a [Operand],
-    /// Whether operand 0 is in the first register, and the output is stored as float32, whatever its type.
-    in_place: bool,
-    /// Whether float16 values are rounded.
-    rounds: bool,
     /// For each value of the program, the value that it is a copy of.
     origin: Vec<usize>,
     /// For each value, the last instruction that reads it.
@@ -346,6 +339,7 @@ struct RegisterAllocator<'a> {
 }
 
 impl<'a> RegisterAllocator<'a> {
+    /// With `in_place`, operand 0 is in the first register.
     fn new(program: &'a Fused, operands: &'a [Operand], in_place: bool) -> RegisterAllocator<'a> {
         let values = program.inputs + program.instructions.len();
         let mut origin: Vec<usize> = (0..values).collect();
@@ -363,8 +357,7 @@ impl<'a> RegisterAllocator<'a> {
             places[0] = Some(Location::Register(0));
         }
         let registers = in_place as usize;
-        let rounds = !(in_place && operands[0].dtype == DataType::Float16);
-        RegisterAllocator { program, operands, in_place, rounds, origin, last_use, places, free, registers, actions }
+        RegisterAllocator { program, operands, origin, last_use, places, free, registers, actions }
     }
 
     fn register(&mut self) -> usize {
@@ -419,7 +412,7 @@ impl<'a> RegisterAllocator<'a> {
         }
         let is_last = index + 1 == program.instructions.len();
         let out = match instruction.dtype {
-            dtype if is_last && (self.in_place || dtype != DataType::Float16) => Location::Output,
+            dtype if is_last && dtype != DataType::Float16 => Location::Output,
             _ => Location::Register(self.register()),
         };
         let second = sources.get(1).filter(|&&source| source < program.inputs);
@@ -435,10 +428,7 @@ impl<'a> RegisterAllocator<'a> {
         self.places[result] = Some(out);
         match out {
             Location::Register(register) if is_last => self.actions.push(Action::Store { register }),
-            // Fusion must not change whether two numbers are equal or whether a number is infinite.
-            Location::Register(register)
-                if instruction.dtype == DataType::Float16 && !instruction.op.is_exact() && self.rounds =>
-            {
+            Location::Register(register) if instruction.dtype == DataType::Float16 => {
                 self.actions.push(Action::Round { register });
             }
             _ => {}

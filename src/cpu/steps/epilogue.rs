@@ -7,7 +7,6 @@ use crate::cpu::kernels::elementwise::unary_float_in_place;
 use crate::cpu::memory::Io;
 use crate::cpu::product::finish::{Finish, Tail};
 use crate::cpu::schedule::shared::PerThread;
-use crate::dtype::DataType;
 use crate::memory::bytes_of_mut;
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::fused::{Fused, Instruction};
@@ -105,16 +104,9 @@ impl EpilogueStep {
         }
     }
 
-    /// Calls `run` with the operations on the sums. The output has type `dtype`.
-    pub fn with_tail(
-        &self,
-        &Env { isa, threads, .. }: &Env,
-        io: &Io,
-        dtype: DataType,
-        scratch: &mut [f32],
-        run: impl FnOnce(Tail),
-    ) {
-        let residual = self.registers.residual.and_then(|operand| io.floats(operand, dtype));
+    /// Calls `run` with the operations on the sums.
+    pub fn with_tail(&self, &Env { isa, threads, .. }: &Env, io: &Io, scratch: &mut [f32], run: impl FnOnce(Tail)) {
+        let residual = self.registers.residual.and_then(|operand| io.optional::<f32>(operand));
         let clamp = self.registers.clamp;
         let run = |finish: Finish| run(Tail { residual, clamp, finish });
         match &self.rest {

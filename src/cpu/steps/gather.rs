@@ -1,17 +1,16 @@
 //! The steps of `gather`, `gatherND` and `gatherElements`.
 
 use super::{Env, Run};
-use crate::cpu::kernels::float::{Float, FloatsMut};
 use crate::cpu::kernels::gather::{Coordinate, Index, gather_elements, gather_rows, rows};
 use crate::cpu::memory::Io;
 use crate::cpu::product::panels::Panels;
 use crate::cpu::schedule::shared::for_each_chunk;
-use crate::dtype::DataType;
-use crate::dtype::Element;
+use crate::dtype::{DataType, Element};
 use crate::memory::Buffer;
 use crate::ops::gather::Gather;
 use crate::shape::{Descriptor, elements, strides};
-use crate::{with_floats, with_index, with_storage};
+use crate::{with_index, with_storage};
+use half::f16;
 use std::sync::Arc;
 
 /// Minimum elements in a thread's range if they are moved one by one.
@@ -157,9 +156,10 @@ impl Run for PackedGatherStep {
 
     fn run(&self, env: &Env, io: &mut Io) {
         let rows = self.rows.find(env, io);
-        with_floats!(FloatsMut, io.floats_output(self.matrix.dtype()), out => {
-            gather_packed(env, &self.matrix, self.lanes, rows, out);
-        });
+        match self.matrix.dtype() {
+            DataType::Float16 => gather_packed(env, &self.matrix, self.lanes, rows, io.output::<f16>()),
+            _ => gather_packed(env, &self.matrix, self.lanes, rows, io.output::<f32>()),
+        }
     }
 
     fn scratch_bytes(&self, _threads: usize) -> usize {
@@ -172,7 +172,7 @@ impl Run for PackedGatherStep {
 }
 
 /// Copies rows of a packed matrix: its lanes if `lanes`, otherwise the elements of all lanes at one depth index each.
-fn gather_packed<T: Float>(env: &Env, matrix: &Panels, lanes: bool, rows: &[u32], dst: &mut [T]) {
+fn gather_packed<T: Element>(env: &Env, matrix: &Panels, lanes: bool, rows: &[u32], dst: &mut [T]) {
     let [count, depth] = matrix.sizes();
     let row_len = if lanes { depth } else { count };
     // Each element of a lane is in a cache line of its own.

@@ -1,7 +1,7 @@
 //! Matrix products: `matmul` and `gemm` of the draft.
 
 use super::Env;
-use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
+use crate::cpu::kernels::float::Floats;
 use crate::cpu::product::columns::Columns;
 use crate::cpu::product::finish::{Addend, ProductEpilogue, Tail};
 use crate::cpu::product::frame::{Cutting, Product};
@@ -11,15 +11,13 @@ use crate::cpu::product::rows::{Rows, copied_len};
 use crate::cpu::product::tile::tile_size;
 use crate::cpu::product::vector::dot_lanes;
 use crate::cpu::schedule::partition::Grid;
-use crate::cpu::schedule::shared::for_each_chunk_with;
+use crate::cpu::schedule::shared::{for_each_chunk, for_each_chunk_with};
 use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::Weights;
-use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::Buffer;
 use crate::shape::PerAxis;
-use crate::with_floats;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -121,10 +119,11 @@ impl MatmulShape {
         self.m == 1 && !packs_b && self.b.row == 1 && self.b.col != 1
     }
 
-    /// The product in the orientation in which it is computed, and whether that swaps `a` and `b`.
-    fn oriented(self) -> (MatmulShape, bool) {
+    /// The product in the orientation in which it is computed, and whether that swaps `a` and `b`. Only a right operand
+    /// may be float16 (`halves`).
+    fn oriented(self, halves: bool) -> (MatmulShape, bool) {
         let shape = self.flattened();
-        let swapped = shape.n == 1 && shape.m > 1;
+        let swapped = shape.n == 1 && shape.m > 1 && !halves;
         (if swapped { shape.transposed() } else { shape }, swapped)
     }
 
@@ -195,8 +194,8 @@ struct PackedBatch {
 /// A compiled batched matrix product.
 pub struct MatmulStep {
     shape: Box<MatmulShape>,
-    /// Types of the operands and of the output.
-    types: [DataType; 2],
+    /// Whether `b` is float16, and not packed.
+    halves: bool,
     /// Whether `a` and `b` are swapped.
     swapped: bool,
     /// Whether results need operations that do not run in registers.
@@ -208,12 +207,12 @@ pub struct MatmulStep {
 }
 
 impl MatmulStep {
-    /// Plans the product for `threads` threads and an instruction set; `types` are those of the operands and of the
-    /// output.
-    pub fn new(isa: Isa, threads: usize, shape: MatmulShape, types: [DataType; 2], finishes: bool) -> MatmulStep {
-        let (shape, swapped) = shape.oriented();
+    /// Plans the product for `threads` threads and an instruction set; `halves` says whether `b` is float16, and not
+    /// packed.
+    pub fn new(isa: Isa, threads: usize, shape: MatmulShape, halves: bool, finishes: bool) -> MatmulStep {
+        let (shape, swapped) = shape.oriented(halves);
         let (shape, packed, grid) = (Box::new(shape), [None, None], Grid::whole(0, 0));
-        let mut step = MatmulStep { shape, types, swapped, finishes, isa, threads, packed, grid };
+        let mut step = MatmulStep { shape, halves, swapped, finishes, isa, threads, packed, grid };
         step.grid = step.cut();
         step
     }
@@ -222,7 +221,7 @@ impl MatmulStep {
     /// differently.
     #[must_use]
     pub fn resize(&mut self, shape: MatmulShape) -> bool {
-        let (shape, swapped) = shape.oriented();
+        let (shape, swapped) = shape.oriented(self.halves);
         let of_matrix = |shape: &MatmulShape, side: usize| {
             let (strides, lanes) = shape.side(side);
             (strides.row, strides.col, lanes, shape.k)
@@ -251,13 +250,12 @@ impl MatmulStep {
 
     fn cutting(&self) -> Cutting {
         let MatmulShape { m, k, n, .. } = *self.shape;
-        let [reads_f32, writes_f32] = self.types.map(|dtype| dtype == DataType::Float32);
         Cutting {
             batches: self.shape.batches(),
             size: [m, n, k],
-            copies_rows: self.is_packed_half(0).unwrap_or(!reads_f32 || self.shape.a.col != 1),
+            copies_rows: self.is_packed_half(0).unwrap_or(self.shape.a.col != 1),
             packs_columns: self.is_packed_half(1).unwrap_or(true),
-            rereads: !writes_f32 || self.finishes,
+            rereads: self.finishes,
         }
     }
 
@@ -323,11 +321,10 @@ impl MatmulStep {
 
     fn slot(&self) -> usize {
         if self.is_dot() {
-            // The vector, and the sums unless the output holds them.
-            return (self.shape.k + copied_len(1, self.shape.k).max(self.grid.cols.largest())).next_multiple_of(16);
+            // The vector, and a copy of a part.
+            return (self.shape.k + copied_len(1, self.shape.k)).next_multiple_of(16);
         }
-        let kernel = self.cutting().scratch_len(self.isa, &self.grid);
-        if self.is_stream() { kernel.max(FINISHED) } else { kernel }
+        self.cutting().scratch_len(self.isa, &self.grid)
     }
 
     /// Scratch length in `f32` elements that [`run`](Self::run) needs.
@@ -359,25 +356,14 @@ impl MatmulStep {
     pub fn run(
         &self,
         env: &Env,
-        operands: [Option<Floats>; 2],
-        c: Option<Floats>,
+        (a, b): (Option<&[f32]>, Option<Floats>),
+        c: Option<&[f32]>,
         tail: Tail,
-        out: FloatsMut,
+        out: &mut [f32],
         scratch: &mut [f32],
     ) {
         assert!(env.isa == self.isa && env.threads.count() <= self.threads);
-        with_floats!(FloatsMut, out, out => self.run_to(env, operands, c, tail, out, scratch));
-    }
-
-    fn run_to<T: Float>(
-        &self,
-        env: &Env,
-        [a, b]: [Option<Floats>; 2],
-        c: Option<Floats>,
-        tail: Tail,
-        out: &mut [T],
-        scratch: &mut [f32],
-    ) {
+        let a = a.map(Floats::F32);
         let (a, b) = if self.swapped { (b, a) } else { (a, b) };
         let shape = &self.shape;
         if self.is_stream() {
@@ -410,13 +396,13 @@ impl MatmulStep {
     /// Computes one row. The threads cut the panels of all depth blocks in the order in which they are in memory: each
     /// reads one stretch of it, whatever the number of columns. The sums over the blocks are added afterwards, in the
     /// order in which a tile adds them.
-    fn stream<T: Float>(
+    fn stream(
         &self,
         env: &Env,
         a: Option<Floats>,
-        c: Option<Floats>,
+        c: Option<&[f32]>,
         tail: Tail,
-        out: &mut [T],
+        out: &mut [f32],
         scratch: &mut [f32],
     ) {
         let (isa, k, n) = (self.isa, self.shape.k, self.shape.n);
@@ -438,23 +424,21 @@ impl MatmulStep {
         });
         let (sums, epilogue) = (&*sums, self.epilogue(c, tail, 0));
         let cost = sums.len() / padded * STREAMED;
-        for_each_chunk_with(env.threads, out, 1, FINISHED, cost, scratch, |first, out, total| {
+        for_each_chunk(env.threads, out, 1, FINISHED, cost, |first, out| {
             for (index, out) in out.chunks_mut(FINISHED).enumerate() {
                 let first = first + index * FINISHED;
-                let total = &mut total[..out.len()];
-                total.copy_from_slice(&sums[first..][..out.len()]);
+                out.copy_from_slice(&sums[first..][..out.len()]);
                 for sums in sums.chunks_exact(padded).skip(1) {
-                    total.iter_mut().zip(&sums[first..]).for_each(|(total, sum)| *total += sum);
+                    out.iter_mut().zip(&sums[first..]).for_each(|(total, sum)| *total += sum);
                 }
-                epilogue.apply(isa, [0, first], first, total);
-                narrow(isa, total, out);
+                epilogue.apply(isa, [0, first], first, out);
             }
         });
     }
 
-    fn epilogue<'a>(&self, c: Option<Floats<'a>>, tail: Tail<'a>, batch: usize) -> ProductEpilogue<'a> {
+    fn epilogue<'a>(&self, c: Option<&'a [f32]>, tail: Tail<'a>, batch: usize) -> ProductEpilogue<'a> {
         let addend = self.shape.c.as_ref().zip(c).map(|(strides, c)| Addend {
-            data: c.after(self.shape.offset(strides, batch)),
+            data: &c[self.shape.offset(strides, batch)..],
             row_stride: strides.row,
             col_stride: strides.col,
             beta: self.shape.beta,
@@ -482,11 +466,11 @@ impl MatmulStep {
         StridedMatrix { data, lane_stride, depth_stride }
     }
 
-    fn dot<T: Float>(
+    fn dot(
         &self,
         rows: &Rows,
         columns: &StridedMatrix,
-        tile: &mut Tile<T>,
+        tile: &mut Tile<f32>,
         epilogue: &ProductEpilogue,
         scratch: &mut [f32],
     ) {
@@ -497,14 +481,8 @@ impl MatmulStep {
             vector[depth.clone()].copy_from_slice(&left.data[..depth.len()]);
         }
         let lanes = columns.data.after(cols.start * columns.lane_stride);
-        if let Some(sums) = T::as_f32_mut(tile.row(0)) {
-            dot_lanes(isa, vector, lanes, columns.lane_stride, sums);
-            return epilogue.apply(isa, [0, cols.start], offset, sums);
-        }
-        let sums = &mut scratch[..cols.len()];
-        dot_lanes(isa, vector, lanes, columns.lane_stride, sums);
-        epilogue.apply(isa, [0, cols.start], offset, sums);
-        narrow(isa, sums, tile.row(0));
+        dot_lanes(isa, vector, lanes, columns.lane_stride, tile.row(0));
+        epilogue.apply(isa, [0, cols.start], offset, tile.row(0));
     }
 }
 
@@ -520,9 +498,9 @@ mod tests {
     use proptest::prelude::*;
 
     /// The formula in `f64`: the value and the sum of magnitudes of each output.
-    fn reference<T: Float>(shape: &MatmulShape, a: &[T], b: &[T], c: Option<&[T]>) -> Vec<(f64, f64)> {
+    fn reference(shape: &MatmulShape, a: &[f32], b: &[f32], c: Option<&[f32]>) -> Vec<(f64, f64)> {
         let mut out = Vec::new();
-        let get = |xs: &[T], i: usize| xs[i].to_f32() as f64;
+        let get = |xs: &[f32], i: usize| xs[i] as f64;
         for batch in 0..shape.batches() {
             let (ao, bo) = (shape.offset(&shape.a, batch), shape.offset(&shape.b, batch));
             for i in 0..shape.m {
@@ -552,25 +530,29 @@ mod tests {
         batch + (rows - 1) * s.row + (cols - 1) * s.col + 1
     }
 
-    /// Checks all choices of operands to pack.
-    fn check<T: Float>(shape: &MatmulShape) {
-        let a = random::<T>(extent(shape, &shape.a, shape.m, shape.k), 1);
-        let b = random::<T>(extent(shape, &shape.b, shape.k, shape.n), 2);
-        let c = shape.c.as_ref().map(|c| random::<T>(extent(shape, c, shape.m, shape.n), 3));
+    /// Checks all choices of operands to pack; with `is_half`, these and the right operand are float16.
+    fn check(shape: &MatmulShape, is_half: bool) {
+        let (a_half, a) = halves(&random(extent(shape, &shape.a, shape.m, shape.k), 1));
+        let (b_half, b) = halves(&random(extent(shape, &shape.b, shape.k, shape.n), 2));
+        let c = shape.c.as_ref().map(|c| random(extent(shape, c, shape.m, shape.n), 3));
+        let weights =
+            |half, full| if is_half { Weights::of_slice::<f16>(half) } else { Weights::of_slice::<f32>(full) };
         let exact = reference(shape, &a, &b, c.as_deref());
         for (pack_a, pack_b) in [(false, false), (false, true), (true, false), (true, true)] {
             let run = |env: &Env| {
-                let mut step = MatmulStep::new(env.isa, env.threads.count(), shape.clone(), [T::DATA_TYPE; 2], false);
+                let halves = is_half && !pack_b;
+                let mut step = MatmulStep::new(env.isa, env.threads.count(), shape.clone(), halves, false);
                 if pack_a {
-                    step.prepack_a(Weights::of_slice(&a)).unwrap();
+                    step.prepack_a(weights(&a_half, &a)).unwrap();
                 }
                 if pack_b {
-                    step.prepack_b(Weights::of_slice(&b)).unwrap();
+                    step.prepack_b(weights(&b_half, &b)).unwrap();
                 }
-                let operands = [(&a, pack_a), (&b, pack_b)].map(|(x, packed)| (!packed).then(|| T::floats(x)));
-                let mut out = vec![T::from_f32(f32::NAN); exact.len()];
+                let b = if is_half { Floats::F16(&b_half) } else { Floats::F32(&b) };
+                let mut out = vec![f32::NAN; exact.len()];
                 let mut scratch = vec![f32::NAN; step.scratch_len()];
-                step.run(env, operands, c.as_deref().map(T::floats), Tail::NONE, T::floats_mut(&mut out), &mut scratch);
+                let operands = ((!pack_a).then_some(&a[..]), (!pack_b).then_some(b));
+                step.run(env, operands, c.as_deref(), Tail::NONE, &mut out, &mut scratch);
                 out
             };
             on_all(run, |env, out| {
@@ -599,15 +581,15 @@ mod tests {
             (490, 3, 40),
             (20, 3, 1100),
         ] {
-            check::<f32>(&MatmulShape::plain(m, k, n));
-            check::<f16>(&MatmulShape::plain(m, k, n));
+            check(&MatmulShape::plain(m, k, n), false);
+            check(&MatmulShape::plain(m, k, n), true);
         }
     }
 
     #[test]
     fn large_enough_for_threads() {
-        check::<f32>(&MatmulShape::plain(150, 260, 140));
-        check::<f32>(&MatmulShape::plain(1, 1000, 600));
+        check(&MatmulShape::plain(150, 260, 140), false);
+        check(&MatmulShape::plain(1, 1000, 600), false);
     }
 
     /// One row times a transposed matrix, and a matrix times one column, read in place.
@@ -616,9 +598,9 @@ mod tests {
         for (k, n) in [(1, 2), (7, 3), (63, 40), (64, 5), (65, 33), (300, 70), (1000, 130)] {
             let turned = MatrixStrides { batch: PerAxis::new(), row: 1, col: k + 3 };
             let row = MatmulShape { b: turned, alpha: 0.5, ..MatmulShape::plain(1, k, n) };
-            check::<f32>(&row);
-            check::<f16>(&row);
-            check::<f32>(&MatmulShape::plain(n, k, 1));
+            check(&row, false);
+            check(&row, true);
+            check(&MatmulShape::plain(n, k, 1), false);
         }
     }
 
@@ -643,7 +625,7 @@ mod tests {
                 ..base.clone()
             },
         ] {
-            check::<f32>(&shape);
+            check(&shape, false);
         }
     }
 
@@ -665,28 +647,28 @@ mod tests {
             let shape = MatmulShape {
                 a: side(m, k, turned[0]), b: side(k, n, turned[1]), c, alpha, beta, ..MatmulShape::plain(m, k, n)
             };
-            check::<f32>(&shape);
-            check::<f16>(&shape);
+            check(&shape, false);
+            check(&shape, true);
         }
     }
 
-    fn check_finish<T: Float>([m, k, n]: [usize; 3]) {
+    fn check_finish([m, k, n]: [usize; 3]) {
         let shape = MatmulShape::plain(m, k, n);
-        let (a, b) = (random::<T>(m * k, 1), random::<T>(k * n, 2));
+        let (a, b) = (random(m * k, 1), random(k * n, 2));
         let wanted: Vec<_> = reference(&shape, &a, &b, None)
             .iter()
             .enumerate()
             .map(|(i, &(x, s))| (x + 10.0 + (i % 97) as f64, s + 10.0 + (i % 97) as f64))
             .collect();
         let run = |env: &Env| {
-            let step = MatmulStep::new(env.isa, env.threads.count(), shape.clone(), [T::DATA_TYPE; 2], true);
-            let mut out = vec![T::from_f32(f32::NAN); m * n];
+            let step = MatmulStep::new(env.isa, env.threads.count(), shape.clone(), false, true);
+            let mut out = vec![f32::NAN; m * n];
             let finish = |at: usize, xs: &mut [f32]| {
                 xs.iter_mut().enumerate().for_each(|(i, x)| *x += 10.0 + ((at + i) % 97) as f32);
             };
             let tail = Tail { finish: Some(&finish), ..Tail::NONE };
-            let operands = [&a, &b].map(|x| Some(T::floats(x)));
-            step.run(env, operands, None, tail, T::floats_mut(&mut out), &mut vec![0.0; step.scratch_len()]);
+            let scratch = &mut vec![0.0; step.scratch_len()];
+            step.run(env, (Some(&a), Some(Floats::F32(&b))), None, tail, &mut out, scratch);
             out
         };
         on_all(run, |_, out| assert_sums(out, &wanted, k, || format!("{m} {k} {n}")));
@@ -695,8 +677,7 @@ mod tests {
     #[test]
     fn finish_sees_every_output_once_with_its_place() {
         for size in [[1, 30, 50], [37, 300, 65], [40, 5, 1], [300, 40, 600]] {
-            check_finish::<f32>(size);
-            check_finish::<f16>(size);
+            check_finish(size);
         }
     }
 
@@ -708,10 +689,9 @@ mod tests {
         a[4 * k + 5] = f32::INFINITY;
         let run = |env: &Env| {
             let shape = MatmulShape::plain(m, k, n);
-            let step = MatmulStep::new(env.isa, env.threads.count(), shape, [DataType::Float32; 2], false);
+            let step = MatmulStep::new(env.isa, env.threads.count(), shape, false, false);
             let (mut out, mut scratch) = (vec![0.0; m * n], vec![0.0; step.scratch_len()]);
-            let operands = [&a, &b].map(|x: &Vec<f32>| Some(Floats::F32(x)));
-            step.run(env, operands, None, Tail::NONE, FloatsMut::F32(&mut out), &mut scratch);
+            step.run(env, (Some(&a), Some(Floats::F32(&b))), None, Tail::NONE, &mut out, &mut scratch);
             out
         };
         on_all(run, |_, out| {

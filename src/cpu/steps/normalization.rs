@@ -2,25 +2,20 @@
 
 use super::elementwise::View;
 use super::{Env, Run};
-use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::normalize::*;
 use crate::cpu::kernels::reduce::{Moments, Nest, Reduce};
-use crate::cpu::kernels::stored::WIDENED;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
-use crate::dtype::DataType;
 use crate::ops::normalization::{BatchNormalization, InstanceNormalization, LayerNormalization};
 use crate::ops::reduce::reduced_axes;
 use crate::ops::rms_normalization::RmsNormalization;
 use crate::shape::{Descriptor, elements, strides};
-use half::f16;
 
 /// Approximate cost per element and pass, in multiply-adds of a matrix product.
 const COST: usize = 8;
 
 /// A compiled normalization of channels.
 pub struct ChannelNormStep {
-    dtype: DataType,
     /// Number of sets of coefficients: 1, or one per batch.
     sets: usize,
     channels: usize,
@@ -44,7 +39,6 @@ impl ChannelNormStep {
         let channels_last = inner == 1;
         let columns = if channels_last { channels } else { inner };
         ChannelNormStep {
-            dtype: input.dtype,
             sets: 1,
             channels,
             columns,
@@ -63,7 +57,6 @@ impl ChannelNormStep {
         let channels_last = op.channel_axis() == 3;
         let columns = if channels_last { channels } else { dims[2] * dims[3] };
         ChannelNormStep {
-            dtype: input.dtype,
             sets,
             channels,
             columns,
@@ -75,39 +68,8 @@ impl ChannelNormStep {
         }
     }
 
-    fn normalize<T: Float>(&self, env: &Env, io: &mut Io) {
-        let count = self.sets * self.channels;
-        let (x, scratch) = (io.input::<T>(0), io.scratch_f64());
-        let (coefficients, rest) = scratch.split_at_mut(3 * count);
-        let [mean, factor, bias] = split(coefficients, count);
-        let weights = match &self.moments {
-            None => {
-                fill_weights(Some(io.input::<T>(1)), 1, 0.0, mean);
-                fill_weights(Some(io.input::<T>(2)), 1, 0.0, factor);
-                factor.iter_mut().for_each(|variance| *variance = 1.0 / (*variance + self.epsilon).sqrt());
-                3
-            }
-            Some(nest) => {
-                let moments = &mut rest.as_chunks_mut::<2>().0[..count];
-                self.measure(env, nest, x, moments);
-                for (moments, (mean, factor)) in moments.iter().zip(mean.iter_mut().zip(&mut *factor)) {
-                    [*mean, *factor] = *moments;
-                }
-                1
-            }
-        };
-        let (scale, weight) = (io.optional::<T>(weights), io.optional::<T>(weights + 1));
-        for (factor, bias) in factor.chunks_exact_mut(self.channels).zip(bias.chunks_exact_mut(self.channels)) {
-            if let Some(scale) = scale {
-                factor.iter_mut().zip(scale).for_each(|(factor, scale)| *factor *= scale.lane() as f64);
-            }
-            fill_weights(weight, 1, 0.0, bias);
-        }
-        self.apply(env, x, io.output::<T>(), Coefficients { mean, factor, bias });
-    }
-
     /// Computes the mean and factor of every channel of every batch.
-    fn measure<T: Float>(&self, env: &Env, nest: &Nest, x: &[T], moments: &mut [[f64; 2]]) {
+    fn measure(&self, env: &Env, nest: &Nest, x: &[f32], moments: &mut [[f64; 2]]) {
         let reduction = Moments { epsilon: self.epsilon };
         for_each_chunk(env.threads, moments, 1, 1, COST * nest.count(), |first, out| {
             if !self.channels_last {
@@ -118,7 +80,7 @@ impl ChannelNormStep {
         });
     }
 
-    fn apply<T: Float>(&self, env: &Env, x: &[T], out: &mut [T], coefficients: Coefficients) {
+    fn apply(&self, env: &Env, x: &[f32], out: &mut [f32], coefficients: Coefficients) {
         let &ChannelNormStep { columns, rows_per_set, channels_last, .. } = self;
         for_each_chunk(env.threads, out, columns, 1, COST * columns, |first, out| {
             let x = &x[first * columns..][..out.len()];
@@ -153,16 +115,39 @@ impl Run for ChannelNormStep {
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
-        match self.dtype {
-            DataType::Float16 => self.normalize::<f16>(env, io),
-            _ => self.normalize::<f32>(env, io),
+        let count = self.sets * self.channels;
+        let (x, scratch) = (io.input::<f32>(0), io.scratch_f64());
+        let (coefficients, rest) = scratch.split_at_mut(3 * count);
+        let [mean, factor, bias] = split(coefficients, count);
+        let weights = match &self.moments {
+            None => {
+                fill_weights(Some(io.input::<f32>(1)), 1, 0.0, mean);
+                fill_weights(Some(io.input::<f32>(2)), 1, 0.0, factor);
+                factor.iter_mut().for_each(|variance| *variance = 1.0 / (*variance + self.epsilon).sqrt());
+                3
+            }
+            Some(nest) => {
+                let moments = &mut rest.as_chunks_mut::<2>().0[..count];
+                self.measure(env, nest, x, moments);
+                for (moments, (mean, factor)) in moments.iter().zip(mean.iter_mut().zip(&mut *factor)) {
+                    [*mean, *factor] = *moments;
+                }
+                1
+            }
+        };
+        let (scale, weight) = (io.optional::<f32>(weights), io.optional::<f32>(weights + 1));
+        for (factor, bias) in factor.chunks_exact_mut(self.channels).zip(bias.chunks_exact_mut(self.channels)) {
+            if let Some(scale) = scale {
+                factor.iter_mut().zip(scale).for_each(|(factor, scale)| *factor *= *scale as f64);
+            }
+            fill_weights(weight, 1, 0.0, bias);
         }
+        self.apply(env, x, io.output::<f32>(), Coefficients { mean, factor, bias });
     }
 }
 
 /// A compiled layer normalization.
 pub struct LayerNormStep {
-    dtype: DataType,
     moments: Moments,
     /// Whether to subtract the mean.
     centered: bool,
@@ -197,44 +182,14 @@ impl LayerNormStep {
             true => Layers::Rows(Nest::new(&dims[first as usize..], &vec![true; axes.len()])),
             false => strided(&dims, &reduced, &axes),
         };
-        LayerNormStep { dtype: input.dtype, moments: Moments { epsilon: op.epsilon }, centered: true, layers }
+        LayerNormStep { moments: Moments { epsilon: op.epsilon }, centered: true, layers }
     }
 
     /// Creates the root-mean-square normalization `op` of an operand `input`.
     pub fn root_mean_square(op: &RmsNormalization, input: &Descriptor) -> LayerNormStep {
         let row: Vec<usize> = op.row(&input.sizes()).iter().map(|&dim| dim as usize).collect();
         let layers = Layers::Rows(Nest::new(&row, &vec![true; row.len()]));
-        LayerNormStep { dtype: input.dtype, moments: Moments { epsilon: op.epsilon }, centered: false, layers }
-    }
-
-    fn normalize<T: Float>(&self, env: &Env, io: &mut Io) {
-        let (x, scale, bias) = (io.input::<T>(0), io.optional::<T>(1), io.optional::<T>(2));
-        let (out, moments, centered) = (io.output::<T>(), self.moments, self.centered);
-        match &self.layers {
-            Layers::Rows(row) => {
-                let columns = row.count();
-                for_each_chunk(env.threads, out, columns, 1, 3 * COST * columns, |first, out| {
-                    let x = &x[first * columns..][..out.len()];
-                    env.isa.run(LayerRows { x, out, row, moments, centered, scale, bias });
-                });
-            }
-            Layers::Strided { nest, count, run, layer, weight } => {
-                let layers = &mut io.scratch_f64().as_chunks_mut::<2>().0[..*count];
-                for_each_chunk(env.threads, layers, 1, 1, COST * nest.count(), |first, out| {
-                    env.isa.run(Reduce { nest, reduction: moments, x, first, out });
-                });
-                let layers = &*layers;
-                for_each_chunk(env.threads, out, *run, 1, 3 * COST * run, |first, out| {
-                    for (i, out) in out.chunks_exact_mut(*run).enumerate() {
-                        let start = (first + i) * run;
-                        let layers = (&layers[layer.0.offset(start)..], layer.1);
-                        let weight_at = weight.0.offset(start);
-                        let weights = [scale, bias].map(|weights| weights.map(|weights| &weights[weight_at..]));
-                        strided_run(env, &x[start..start + run], out, layers, (weights, weight.1));
-                    }
-                });
-            }
-        }
+        LayerNormStep { moments: Moments { epsilon: op.epsilon }, centered: false, layers }
     }
 }
 
@@ -258,17 +213,20 @@ fn strided(dims: &[usize], reduced: &[bool], axes: &[u32]) -> Layers {
     }
 }
 
+/// Elements whose coefficients are computed at a time.
+const BLOCK: usize = 256;
+
 /// Computes one run; the slices of moments and weights start at its first element.
-fn strided_run<T: Float>(
+fn strided_run(
     env: &Env,
-    x: &[T],
-    out: &mut [T],
+    x: &[f32],
+    out: &mut [f32],
     (layers, layer_stride): (&[[f64; 2]], usize),
-    ([scale, bias], weight_stride): ([Option<&[T]>; 2], usize),
+    ([scale, bias], weight_stride): ([Option<&[f32]>; 2], usize),
 ) {
-    let (mut mean, mut factor, mut shift) = ([0.0; WIDENED], [0.0; WIDENED], [0.0; WIDENED]);
-    for (block, (x, out)) in x.chunks(WIDENED).zip(out.chunks_mut(WIDENED)).enumerate() {
-        let (start, len) = (block * WIDENED, x.len());
+    let (mut mean, mut factor, mut shift) = ([0.0; BLOCK], [0.0; BLOCK], [0.0; BLOCK]);
+    for (block, (x, out)) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)).enumerate() {
+        let (start, len) = (block * BLOCK, x.len());
         let (mean, factor, shift) = (&mut mean[..len], &mut factor[..len], &mut shift[..len]);
         let [scale, bias] = [scale, bias].map(|weights| weights.map(|weights| &weights[start * weight_stride..]));
         fill_weights(scale, weight_stride, 1.0, factor);
@@ -299,9 +257,32 @@ impl Run for LayerNormStep {
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
-        match self.dtype {
-            DataType::Float16 => self.normalize::<f16>(env, io),
-            _ => self.normalize::<f32>(env, io),
+        let (x, scale, bias) = (io.input::<f32>(0), io.optional::<f32>(1), io.optional::<f32>(2));
+        let (out, moments, centered) = (io.output::<f32>(), self.moments, self.centered);
+        match &self.layers {
+            Layers::Rows(row) => {
+                let columns = row.count();
+                for_each_chunk(env.threads, out, columns, 1, 3 * COST * columns, |first, out| {
+                    let x = &x[first * columns..][..out.len()];
+                    env.isa.run(LayerRows { x, out, row, moments, centered, scale, bias });
+                });
+            }
+            Layers::Strided { nest, count, run, layer, weight } => {
+                let layers = &mut io.scratch_f64().as_chunks_mut::<2>().0[..*count];
+                for_each_chunk(env.threads, layers, 1, 1, COST * nest.count(), |first, out| {
+                    env.isa.run(Reduce { nest, reduction: moments, x, first, out });
+                });
+                let layers = &*layers;
+                for_each_chunk(env.threads, out, *run, 1, 3 * COST * run, |first, out| {
+                    for (i, out) in out.chunks_exact_mut(*run).enumerate() {
+                        let start = (first + i) * run;
+                        let layers = (&layers[layer.0.offset(start)..], layer.1);
+                        let weight_at = weight.0.offset(start);
+                        let weights = [scale, bias].map(|weights| weights.map(|weights| &weights[weight_at..]));
+                        strided_run(env, &x[start..start + run], out, layers, (weights, weight.1));
+                    }
+                });
+            }
         }
     }
 }

@@ -1,9 +1,7 @@
 //! Pooling.
 
 use super::{Env, Run};
-use crate::cpu::kernels::float::narrow;
 use crate::cpu::kernels::pool::{Average, Largest, Norm, PoolFold, PoolRow, Taps, Windows};
-use crate::cpu::kernels::stored::Stored;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dimension::Dim;
@@ -11,12 +9,8 @@ use crate::dtype::{DataType, Element};
 use crate::ops::pool2d::{Pool2d, PoolKind};
 use crate::ops::spatial::{Image, InputLayout, Slide};
 use crate::shape::Descriptor;
-use half::f16;
 use std::marker::PhantomData;
 use std::ops::Range;
-
-/// Minimum elements that one thread widens or narrows.
-const CONVERTED: usize = 4096;
 
 /// `averagePool2d()`, `l2Pool2d()` and `maxPool2d()`.
 pub struct Pool2dStep {
@@ -44,17 +38,6 @@ impl Pool2dStep {
         let cost = slides.map(|slide| slide.window.min(slide.input) as usize).iter().product();
         let inner = slides[1].inner(output[1]);
         Pool2dStep { kind: op.kind, dtype: input.dtype, layout, input: image, output, slides, inner, cost }
-    }
-
-    fn input_elements(&self) -> usize {
-        [self.input.batches, self.input.channels, self.input.height, self.input.width]
-            .iter()
-            .map(|&size| size as usize)
-            .product()
-    }
-
-    fn output_elements(&self) -> usize {
-        self.input.batches as usize * self.input.channels as usize * self.output[0] * self.output[1]
     }
 
     /// One unit of work is an output pixel. Planes are images of one channel.
@@ -91,19 +74,6 @@ impl Pool2dStep {
             PoolKind::Max => self.pool::<f32, Largest>(env, input, out),
         }
     }
-
-    fn pool_halves(&self, env: &Env, io: &mut Io) {
-        let (wide_input, wide_out) = io.scratch::<f32>().split_at_mut(self.input_elements());
-        let (input, out) = (io.input::<f16>(0), io.output::<f16>());
-        let wide_out = &mut wide_out[..out.len()];
-        for_each_chunk(env.threads, wide_input, 1, CONVERTED, 1, |first, part| {
-            f16::copy(env.isa, &input[first..first + part.len()], part);
-        });
-        self.pool_floats(env, wide_input, wide_out);
-        for_each_chunk(env.threads, out, 1, CONVERTED, 1, |first, part| {
-            narrow(env.isa, &wide_out[first..first + part.len()], part);
-        });
-    }
 }
 
 impl Run for Pool2dStep {
@@ -122,21 +92,13 @@ impl Run for Pool2dStep {
         }
         match self.dtype {
             DataType::Float32 => self.pool_floats(env, io.input(0), io.output()),
-            DataType::Float16 => self.pool_halves(env, io),
             DataType::Int32 => largest!(i32),
             DataType::Uint32 => largest!(u32),
             DataType::Int64 => largest!(i64),
             DataType::Uint64 => largest!(u64),
             DataType::Int8 => largest!(i8),
             DataType::Uint8 => largest!(u8),
-            DataType::Int4 | DataType::Uint4 => unreachable!("no rule accepts {}", self.dtype),
-        }
-    }
-
-    fn scratch_bytes(&self, _: usize) -> usize {
-        match self.dtype {
-            DataType::Float16 => (self.input_elements() + self.output_elements()) * size_of::<f32>(),
-            _ => 0,
+            DataType::Float16 | DataType::Int4 | DataType::Uint4 => unreachable!("no kernel reads {}", self.dtype),
         }
     }
 }

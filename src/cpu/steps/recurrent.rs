@@ -7,7 +7,7 @@
 
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
-use crate::cpu::kernels::float::{Floats, FloatsMut, narrow};
+use crate::cpu::kernels::float::Floats;
 use crate::cpu::memory::Io;
 use crate::cpu::product::finish::Tail;
 use crate::cpu::product::matrix::{Matrix, StridedMatrix};
@@ -17,12 +17,10 @@ use crate::cpu::product::tile::{MAX_PANELS, tile_size};
 use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
 use crate::cpu::simd::Kernel;
 use crate::cpu::weights::Weights;
-use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::{Buffer, ColumnBlock};
 use crate::ops::recurrent::Direction;
 use crate::shape::{Descriptor, PerAxis};
-use crate::with_floats;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -141,7 +139,7 @@ impl<C: Cell> RecurrentStep<C> {
         weights: [Option<Weights>; 2],
     ) -> Result<RecurrentStep<C>> {
         let sizes = NetworkSizes::new::<C>(&input.sizes(), hidden, direction);
-        let network = Network::new(env, sizes, input.dtype, direction, places, weights)?;
+        let network = Network::new(env, sizes, direction, places, weights)?;
         Ok(RecurrentStep { cell, network })
     }
 
@@ -299,7 +297,6 @@ impl<'a> Moment<'a> {
 /// A compiled recurrent network.
 struct Network {
     sizes: NetworkSizes,
-    dtype: DataType,
     direction: Direction,
     places: OperandPlaces,
     /// The products of all inputs with the weights of all directions.
@@ -359,7 +356,6 @@ impl Network {
     fn new(
         env: &Env,
         sizes: NetworkSizes,
-        dtype: DataType,
         direction: Direction,
         places: OperandPlaces,
         [weight, recurrent]: [Option<Weights>; 2],
@@ -370,8 +366,7 @@ impl Network {
             b: strides(1, sizes.input),
             ..MatmulShape::plain(sizes.rows(), sizes.input, sizes.directions * sizes.sums())
         };
-        let types = [dtype, DataType::Float32];
-        let mut inputs = MatmulStep::new(env.isa, env.threads.count(), shape, types, false);
+        let mut inputs = MatmulStep::new(env.isa, env.threads.count(), shape, false, false);
         if let Some(weight) = weight {
             inputs.prepack_b(weight)?;
         }
@@ -385,7 +380,7 @@ impl Network {
         };
         let recurrent = recurrent.map(pack).transpose()?;
         let lens = ScratchLens::new(&sizes, &inputs, if recurrent.is_some() { 0 } else { width });
-        Ok(Network { sizes, dtype, direction, places, inputs, packs_weight: weight.is_some(), recurrent, lens })
+        Ok(Network { sizes, direction, places, inputs, packs_weight: weight.is_some(), recurrent, lens })
     }
 
     /// The buffers of the packed weights.
@@ -403,14 +398,14 @@ impl Network {
         let [bias, recurrent_bias, peephole] = lens.constants.map(&mut take);
         let (work, history) = (take(directions * lens.work), take(directions * lens.history));
 
-        let operand = |place: Option<usize>| place.and_then(|index| io.floats(index, self.dtype));
+        let operand = |place: Option<usize>| place.and_then(|index| io.optional::<f32>(index));
         let weight = operand(Some(1)).filter(|_| !self.packs_weight);
-        let products = FloatsMut::F32(&mut inputs[..self.sizes.rows() * directions * gates * hidden]);
-        self.inputs.run(env, [operand(Some(0)), weight], None, Tail::NONE, products, product);
+        let products = &mut inputs[..self.sizes.rows() * directions * gates * hidden];
+        self.inputs.run(env, (operand(Some(0)), weight.map(Floats::F32)), None, Tail::NONE, products, product);
         self.pack(env, operand(Some(2)), packed);
         // Absent operands are 0.
         let copy = |place: Option<usize>, start: usize, to: &mut [f32]| match operand(place) {
-            Some(from) => from.after(start).widen(env.isa, to),
+            Some(from) => to.copy_from_slice(&from[start..][..to.len()]),
             None => to.fill(0.0),
         };
         copy(self.places.bias, 0, &mut bias[..directions * gates * hidden]);
@@ -469,11 +464,12 @@ impl Network {
     }
 
     /// Writes the recurrent weights as panels of floats, unless they were packed when the graph was built.
-    fn pack(&self, env: &Env, raw: Option<Floats>, packed: &mut [f32]) {
+    fn pack(&self, env: &Env, raw: Option<&[f32]>, packed: &mut [f32]) {
         let (hidden, width, len) = (self.sizes.hidden, tile_size(env.isa).cols, self.lens.packed);
         for_each_chunk(env.threads, packed, len.max(1), 1, len, |first, packed| {
             for (gate, mut packed) in packed.chunks_exact_mut(len).enumerate() {
-                let data = raw.expect("the weights were not packed").after((first + gate) * hidden * hidden);
+                let raw = raw.expect("the weights were not packed");
+                let data = Floats::F32(&raw[(first + gate) * hidden * hidden..]);
                 let columns = Matrix::Strided(StridedMatrix { data, lane_stride: hidden, depth_stride: 1 });
                 for depth in depth_blocks(hidden) {
                     for start in (0..hidden).step_by(width) {
@@ -531,24 +527,19 @@ impl Network {
         let NetworkSizes { steps, batch, hidden, states, directions, .. } = self.sizes;
         let (direction, state) = (self.direction, batch * hidden);
         let remembered = |d: usize, index: usize| &history[d * self.lens.history + index * state..][..state];
-        with_floats!(FloatsMut, io.floats_output(self.dtype), out => {
-            let each = out.chunks_exact_mut(state).enumerate();
-            each.for_each(|(d, out)| narrow(env.isa, remembered(d, steps), out));
-        });
+        let each = io.output::<f32>().chunks_exact_mut(state).enumerate();
+        each.for_each(|(d, out)| out.copy_from_slice(remembered(d, steps)));
         if states == 2 {
-            with_floats!(FloatsMut, io.floats_output(self.dtype), out => {
-                let cells = work.chunks_exact_mut(self.lens.work).flat_map(|work| self.state(work, 1));
-                out.chunks_exact_mut(hidden).zip(cells).for_each(|(out, cell)| narrow(env.isa, cell, out));
-            });
+            let cells = work.chunks_exact_mut(self.lens.work).flat_map(|work| self.state(work, 1));
+            let out = io.output::<f32>().chunks_exact_mut(hidden);
+            out.zip(cells).for_each(|(out, cell)| out.copy_from_slice(cell));
         }
         if io.outputs_left() > 0 {
-            with_floats!(FloatsMut, io.floats_output(self.dtype), out => {
-                for_each_chunk(env.threads, out, state, 1, state, |first, out| {
-                    for (index, out) in (first..).zip(out.chunks_exact_mut(state)) {
-                        let (time, d) = (index / directions, index % directions);
-                        narrow(env.isa, remembered(d, 1 + direction.time(d, time, steps)), out);
-                    }
-                });
+            for_each_chunk(env.threads, io.output::<f32>(), state, 1, state, |first, out| {
+                for (index, out) in (first..).zip(out.chunks_exact_mut(state)) {
+                    let (time, d) = (index / directions, index % directions);
+                    out.copy_from_slice(remembered(d, 1 + direction.time(d, time, steps)));
+                }
             });
         }
     }

@@ -2,17 +2,14 @@
 
 use super::{Env, Run};
 use crate::cpu::kernels::elementwise::Integer;
-use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::reduce::*;
-use crate::cpu::kernels::stored::Stored;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::{DataType, Element};
 use crate::ops::reduce::{Reduce as ReduceOp, ReduceKind, reduced_axes};
 use crate::shape::{Descriptor, MAX_RANK};
-use half::f16;
 
-/// Cost per element in multiply-adds: floats are widened to float64, and often come from distant caches.
+/// Cost per element in multiply-adds: floats become float64, and often come from distant caches.
 const COST: usize = 8;
 
 /// With at most this many outputs, threads share the elements of an output.
@@ -71,38 +68,40 @@ impl ReduceStep {
         ReduceStep { kind: op.kind, dtype: input.dtype, nest, parts: parts.filter(|_| sums) }
     }
 
-    fn float<T: Float>(&self, env: &Env, io: &mut Io) {
+    fn float(&self, env: &Env, io: &mut Io) {
         match self.kind {
-            ReduceKind::L1 => self.sum::<T, _>(env, io, Finished::new(SumAbs, |sum, _| sum)),
-            ReduceKind::L2 => self.sum::<T, _>(env, io, Finished::new(SumSquares, |sum, _| sum.sqrt())),
-            ReduceKind::LogSum => self.sum::<T, _>(env, io, Finished::new(Sum, |sum, _| sum.ln())),
-            ReduceKind::LogSumExp => self.reduce::<T, _>(env, io, LogSumExp),
-            ReduceKind::Max => self.reduce::<T, _>(env, io, Finished::new(Max, |max, _| max)),
-            ReduceKind::Mean => self.sum::<T, _>(env, io, Finished::new(Sum, |sum, count| sum / count)),
-            ReduceKind::Min => self.reduce::<T, _>(env, io, Finished::new(Min, |min, _| min)),
-            ReduceKind::Product => self.reduce::<T, _>(env, io, Finished::new(Product, |product, _| product)),
-            ReduceKind::Sum => self.sum::<T, _>(env, io, Finished::new(Sum, |sum, _| sum)),
-            ReduceKind::SumSquare => self.sum::<T, _>(env, io, Finished::new(SumSquares, |sum, _| sum)),
+            ReduceKind::L1 => self.sum(env, io, Finished::new(SumAbs, |sum, _| sum)),
+            ReduceKind::L2 => self.sum(env, io, Finished::new(SumSquares, |sum, _| sum.sqrt())),
+            ReduceKind::LogSum => self.sum(env, io, Finished::new(Sum, |sum, _| sum.ln())),
+            ReduceKind::LogSumExp => self.reduce::<f32, _>(env, io, LogSumExp),
+            ReduceKind::Max => self.reduce::<f32, _>(env, io, Finished::new(Max, |max, _| max)),
+            ReduceKind::Mean => self.sum(env, io, Finished::new(Sum, |sum, count| sum / count)),
+            ReduceKind::Min => self.reduce::<f32, _>(env, io, Finished::new(Min, |min, _| min)),
+            ReduceKind::Product => self.reduce::<f32, _>(env, io, Finished::new(Product, |product, _| product)),
+            ReduceKind::Sum => self.sum(env, io, Finished::new(Sum, |sum, _| sum)),
+            ReduceKind::SumSquare => self.sum(env, io, Finished::new(SumSquares, |sum, _| sum)),
         }
     }
 
     /// Computes the kinds that use float64, in parts if there are any.
-    fn sum<T: Float, F>(&self, env: &Env, io: &mut Io, reduction: Finished<F>)
+    fn sum<F>(&self, env: &Env, io: &mut Io, reduction: Finished<F>)
     where
         F: Fold<f32, Sum = f64> + Copy + Sync,
     {
-        let Some(Parts { count, outputs, nest }) = &self.parts else { return self.reduce::<T, _>(env, io, reduction) };
-        let (x, sums) = (io.input::<T>(0), &mut io.scratch_f64()[..count * outputs]);
+        let Some(Parts { count, outputs, nest }) = &self.parts else {
+            return self.reduce::<f32, _>(env, io, reduction);
+        };
+        let (x, sums) = (io.input::<f32>(0), &mut io.scratch_f64()[..count * outputs]);
         for_each_chunk(env.threads, sums, 1, nest.grain(), COST * nest.count(), |first, out| {
             env.isa.run(Reduce { nest, reduction: reduction.unfinished(), x, first, out });
         });
-        for (index, out) in io.output::<T>().iter_mut().enumerate() {
+        for (index, out) in io.output::<f32>().iter_mut().enumerate() {
             *out = reduction.join(sums[index..].iter().step_by(*outputs).copied(), self.nest.count());
         }
     }
 
     /// Computes the kinds that depend on the order of integers.
-    fn extreme<T: Stored<Lane = T> + Integer>(&self, env: &Env, io: &mut Io) {
+    fn extreme<T: Integer>(&self, env: &Env, io: &mut Io) {
         match self.kind {
             ReduceKind::Max => self.reduce::<T, _>(env, io, Folded::new(Max)),
             ReduceKind::Min => self.reduce::<T, _>(env, io, Folded::new(Min)),
@@ -112,7 +111,7 @@ impl ReduceStep {
 
     /// Computes all kinds on integers. Wrapping sums and products have the same bits for signed and unsigned integers:
     /// `T` is the signed type, and `signed` matters only for absolute values.
-    fn integer<T: Stored<Lane = T> + Integer>(&self, env: &Env, io: &mut Io, signed: bool) {
+    fn integer<T: Integer>(&self, env: &Env, io: &mut Io, signed: bool) {
         match self.kind {
             ReduceKind::L1 if signed => self.reduce::<T, _>(env, io, Folded::new(SumAbs)),
             ReduceKind::L1 | ReduceKind::Sum => self.reduce::<T, _>(env, io, Folded::new(Sum)),
@@ -122,7 +121,7 @@ impl ReduceStep {
         }
     }
 
-    fn reduce<T: Stored, R: Reduction<T, Out: Element>>(&self, env: &Env, io: &mut Io, reduction: R) {
+    fn reduce<T: Element, R: Reduction<T, Out: Element>>(&self, env: &Env, io: &mut Io, reduction: R) {
         let (x, out) = (io.input::<T>(0), io.output::<R::Out>());
         for_each_chunk(env.threads, out, 1, self.nest.grain(), COST * self.nest.count(), |first, out| {
             env.isa.run(Reduce { nest: &self.nest, reduction, x, first, out });
@@ -142,8 +141,7 @@ impl Run for ReduceStep {
     fn run(&self, env: &Env, io: &mut Io) {
         let extreme = matches!(self.kind, ReduceKind::Max | ReduceKind::Min);
         match self.dtype {
-            DataType::Float32 => self.float::<f32>(env, io),
-            DataType::Float16 => self.float::<f16>(env, io),
+            DataType::Float32 => self.float(env, io),
             DataType::Int32 if extreme => self.extreme::<i32>(env, io),
             DataType::Uint32 if extreme => self.extreme::<u32>(env, io),
             DataType::Int64 if extreme => self.extreme::<i64>(env, io),
@@ -152,7 +150,7 @@ impl Run for ReduceStep {
             DataType::Uint8 => self.extreme::<u8>(env, io),
             dtype @ (DataType::Int32 | DataType::Uint32) => self.integer::<i32>(env, io, dtype == DataType::Int32),
             dtype @ (DataType::Int64 | DataType::Uint64) => self.integer::<i64>(env, io, dtype == DataType::Int64),
-            dtype @ (DataType::Int4 | DataType::Uint4) => unreachable!("no rule accepts {dtype}"),
+            dtype @ (DataType::Float16 | DataType::Int4 | DataType::Uint4) => unreachable!("no kernel reads {dtype}"),
         }
     }
 }

@@ -2,22 +2,18 @@
 
 use super::cumulative_sum::around_axis;
 use super::{Env, Run};
-use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::reduce::WIDTH;
 use crate::cpu::kernels::softmax::{SoftmaxColumns, SoftmaxRows};
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
-use crate::dtype::DataType;
 use crate::ops::softmax::Softmax;
 use crate::shape::Descriptor;
-use half::f16;
 
 /// Approximate cost per element in multiply-adds: an exponential and three passes.
 const COST: usize = 24;
 
 /// A compiled softmax.
 pub struct SoftmaxStep {
-    dtype: DataType,
     /// Elements before the axis, along it and after it.
     sizes: [usize; 3],
 }
@@ -25,11 +21,17 @@ pub struct SoftmaxStep {
 impl SoftmaxStep {
     /// Creates the softmax `op` of an operand `input`.
     pub fn new(op: &Softmax, input: &Descriptor) -> SoftmaxStep {
-        SoftmaxStep { dtype: input.dtype, sizes: around_axis(&input.sizes(), op.axis as usize) }
+        SoftmaxStep { sizes: around_axis(&input.sizes(), op.axis as usize) }
+    }
+}
+
+impl Run for SoftmaxStep {
+    fn kernel(&self) -> &'static str {
+        if self.sizes[2] == 1 { "softmax rows" } else { "softmax columns" }
     }
 
-    fn softmax<T: Float>(&self, env: &Env, io: &mut Io) {
-        let (x, out) = (io.input::<T>(0), io.output::<T>());
+    fn run(&self, env: &Env, io: &mut Io) {
+        let (x, out) = (io.input::<f32>(0), io.output::<f32>());
         let [_, rows, stride] = self.sizes;
         if stride == 1 {
             return for_each_chunk(env.threads, out, rows, 1, COST * rows, |first, out| {
@@ -40,19 +42,6 @@ impl SoftmaxStep {
             let x = &x[matrix * rows * stride + columns.start..];
             env.isa.run(SoftmaxColumns { x, out, width: columns.len(), rows, stride });
         });
-    }
-}
-
-impl Run for SoftmaxStep {
-    fn kernel(&self) -> &'static str {
-        if self.sizes[2] == 1 { "softmax rows" } else { "softmax columns" }
-    }
-
-    fn run(&self, env: &Env, io: &mut Io) {
-        match self.dtype {
-            DataType::Float16 => self.softmax::<f16>(env, io),
-            _ => self.softmax::<f32>(env, io),
-        }
     }
 }
 

@@ -59,7 +59,7 @@ pub struct Attend<'a, T> {
     /// Whether a row becomes zeros if its softmax is NaN.
     pub empty_is_zero: bool,
     /// The queries of this block.
-    pub query: TypedMatrix<'a, T>,
+    pub query: TypedMatrix<'a, f32>,
     /// All keys.
     pub key: TypedMatrix<'a, T>,
     /// All values.
@@ -103,8 +103,8 @@ impl<T: Float> Attend<'_, T> {
         let (statistics, rest) = rest.split_at_mut(3 * width);
         let (scores, rest) = rest.split_at_mut(KEY_BLOCK * width);
         let (tiles, rest) = rest.split_at_mut(2 * KEY_BLOCK * width);
-        let wide_floats = if T::IS_F32 { 0 } else { sizes.wide_floats() };
-        let (wide_key, wide_value) = rest[..wide_floats].split_at_mut(wide_floats.min(sizes.key_block() * depth));
+        // Empty if keys and values are float32.
+        let (wide_key, wide_value) = rest.split_at_mut(rest.len().min(sizes.key_block() * depth));
         pack_queries(simd, query, [queries, depth], packed, width);
         let mut statistics = Statistics::<VECS>::new::<S>(simd, statistics);
         for first in keys.clone().step_by(KEY_BLOCK) {
@@ -271,7 +271,7 @@ fn widened<'s, S: Simd, T: Float>(
     size: [usize; 2],
     wide: &'s mut [f32],
 ) -> TypedMatrix<'s, f32> {
-    match T::as_f32(matrix.data) {
+    match T::floats(matrix.data).as_f32() {
         Some(data) => TypedMatrix { data, row: matrix.row, col: matrix.col },
         None => copied(simd, matrix, size, wide),
     }
@@ -279,9 +279,9 @@ fn widened<'s, S: Simd, T: Float>(
 
 /// Writes the queries as `[depth][width]`, padded with zeros after the last one.
 #[inline(always)]
-fn pack_queries<S: Simd, T: Float>(
+fn pack_queries<S: Simd>(
     simd: S,
-    query: TypedMatrix<T>,
+    query: TypedMatrix<f32>,
     [queries, depth]: [usize; 2],
     packed: &mut [f32],
     width: usize,
@@ -291,7 +291,7 @@ fn pack_queries<S: Simd, T: Float>(
     }
     if query.col != 1 {
         for (i, to) in packed.chunks_exact_mut(width).enumerate() {
-            to[..queries].iter_mut().enumerate().for_each(|(lane, x)| *x = query.at(lane, i).to_f32());
+            to[..queries].iter_mut().enumerate().for_each(|(lane, x)| *x = query.at(lane, i));
         }
         return;
     }

@@ -34,7 +34,7 @@ pub struct StreamedHead<'a, T> {
     /// Number of queries.
     pub queries: usize,
     /// The queries.
-    pub query: TypedMatrix<'a, T>,
+    pub query: TypedMatrix<'a, f32>,
     /// All keys.
     pub key: TypedMatrix<'a, T>,
     /// All values.
@@ -271,16 +271,16 @@ impl<T: Copy> TypedMatrix<'_, T> {
 
 /// Writes `scale` times the first row of a matrix with `columns` columns, and zeros after them.
 #[inline(always)]
-fn scaled_row<S: Simd, T: Float>(simd: S, matrix: TypedMatrix<T>, columns: usize, scale: f32, to: &mut [f32]) {
+fn scaled_row<S: Simd>(simd: S, matrix: TypedMatrix<f32>, columns: usize, scale: f32, to: &mut [f32]) {
     let whole = if matrix.col == 1 { columns - columns % S::LANES } else { 0 };
     let mut at = 0;
     while at < whole {
-        let own = T::load(simd, &matrix.data[at..at + S::LANES]);
+        let own = simd.load(&matrix.data[at..]);
         simd.store(simd.mul(own, simd.splat(scale)), &mut to[at..]);
         at += S::LANES;
     }
     for col in whole..columns {
-        to[col] = scale * matrix.at(0, col).to_f32();
+        to[col] = scale * matrix.at(0, col);
     }
     to[columns..].fill(0.0);
 }

@@ -12,7 +12,6 @@ pub mod rounding;
 
 use super::formats::ByteFormat;
 use super::tile::tile_size;
-use crate::cpu::kernels::float::Float;
 use crate::cpu::simd::dot::DotLevel;
 use crate::cpu::simd::{Isa, Simd, needs_prefetch};
 use crate::cpu::weights::Weights;
@@ -258,7 +257,7 @@ impl BlockPanel<'_> {
         unsafe {
             match self.scale_type {
                 DataType::Float16 => {
-                    f16::load(simd, std::slice::from_raw_parts(block.cast::<f16>().add(v * S::LANES), S::LANES))
+                    simd.load_f16(std::slice::from_raw_parts(block.cast::<f16>().add(v * S::LANES), S::LANES))
                 }
                 _ => simd.load_ptr(block.cast::<f32>().add(v * S::LANES)),
             }

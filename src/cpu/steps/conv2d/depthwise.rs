@@ -4,12 +4,10 @@ use super::super::Env;
 use super::shape::{Call, Conv2dShape};
 use crate::cpu::kernels::depthwise::Window;
 use crate::cpu::kernels::depthwise_pixels::{Pixels, expand, pack_filter, packed_len, padded_channels};
-use crate::cpu::kernels::float::{Float, Floats, narrow};
 use crate::cpu::product::finish::Tail;
 use crate::cpu::schedule::partition::{Cut, Grid};
 use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
-use crate::dtype::DataType;
 use crate::memory::{Buffer, elements};
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,10 +20,9 @@ const TILE: usize = 1 << 16;
 pub(super) struct DepthwisePixels {
     isa: Isa,
     threads: usize,
-    is_f32: bool,
     /// The window, with the strides of the image that the kernel reads.
     window: Window,
-    /// Whether the kernel reads a copy of the image: widened, with repeated channels, or padded to a vector.
+    /// Whether the kernel reads a copy of the image: with repeated channels, or padded to a vector.
     expands: bool,
     /// How the output rows of an image are cut.
     strips: Cut,
@@ -34,17 +31,16 @@ pub(super) struct DepthwisePixels {
 }
 
 impl DepthwisePixels {
-    pub(super) fn new(isa: Isa, threads: usize, shape: &Conv2dShape, dtype: DataType) -> DepthwisePixels {
+    pub(super) fn new(isa: Isa, threads: usize, shape: &Conv2dShape) -> DepthwisePixels {
         let channels = shape.channels[1];
         let stride = padded_channels(isa, channels);
-        let is_f32 = dtype == DataType::Float32;
-        let expands = !is_f32 || stride != shape.channels[0];
+        let expands = stride != shape.channels[0];
         let window = Window { strides: [shape.input[1] * stride, stride], ..shape.window() };
         // About four tiles per thread.
         let strips = if threads > 1 { (4 * threads).div_ceil(shape.batches) } else { 1 };
         let fitting = Cut::at_most(shape.output[0], 1, TILE / (channels * shape.output[1]));
         let strips = Cut::new(shape.output[0], 1, strips.max(fitting.parts()));
-        DepthwisePixels { isa, threads, is_f32, window, expands, strips, weights: None }
+        DepthwisePixels { isa, threads, window, expands, strips, weights: None }
     }
 
     fn taps(&self) -> usize {
@@ -56,19 +52,17 @@ impl DepthwisePixels {
         packed_len(self.isa, shape.channels[1], self.taps())
     }
 
-    pub(super) fn pack(&self, shape: &Conv2dShape, filter: Floats, out: &mut [f32]) {
+    pub(super) fn pack(&self, shape: &Conv2dShape, filter: &[f32], out: &mut [f32]) {
         let ([o, _, row, col], wide) = (shape.filter_strides(), shape.filter[1]);
-        let weight = |channel: usize, tap: usize| filter.at(channel * o + tap / wide * row + tap % wide * col);
+        let weight = |channel: usize, tap: usize| filter[channel * o + tap / wide * row + tap % wide * col];
         pack_filter(self.isa, shape.channels[1], self.taps(), weight, out);
     }
 
-    /// Scratch lengths in floats: the copy of the image under a tile, the tile's sums, and the bias.
-    fn slot_parts(&self, shape: &Conv2dShape) -> [usize; 3] {
-        let strip = self.strips.largest();
-        let rows = self.window.rows_under(strip).min(self.window.size[0]);
+    /// Scratch lengths in floats: the copy of the image under a tile, and the bias.
+    fn slot_parts(&self, shape: &Conv2dShape) -> [usize; 2] {
+        let rows = self.window.rows_under(self.strips.largest()).min(self.window.size[0]);
         let image = if self.expands { rows * self.window.strides[0] } else { 0 };
-        let sums = if self.is_f32 { 0 } else { strip * shape.output[1] * shape.channels[1] };
-        [image, sums, padded_channels(self.isa, shape.channels[1])]
+        [image, padded_channels(self.isa, shape.channels[1])]
     }
 
     /// Scratch length in floats of all threads and of a filter that is not packed in advance.
@@ -78,7 +72,7 @@ impl DepthwisePixels {
     }
 
     /// See [`Conv2dStep::run`](super::Conv2dStep::run).
-    pub(super) fn run<T: Float>(&self, env: &Env, shape: &Conv2dShape, call: Call, out: &mut [T], scratch: &mut [f32]) {
+    pub(super) fn run(&self, env: &Env, shape: &Conv2dShape, call: Call, out: &mut [f32], scratch: &mut [f32]) {
         let (weights, scratch) = match &self.weights {
             Some(weights) => (elements::<f32>(weights.bytes()), scratch),
             None => {
@@ -95,63 +89,41 @@ impl DepthwisePixels {
         let work = shape.batches * cols * self.taps();
         Tiles::new(out, images, grid).share(env.threads, work, scratch, |tile, scratch| {
             let image = shape.channels[0] * shape.input[0] * shape.input[1];
-            let call = Call { input: call.input.after(tile.batch * image), ..call };
+            let call = Call { input: &call.input[tile.batch * image..], ..call };
             self.tile(shape, call, weights, tile, scratch);
         });
     }
 
     /// Computes some rows of one image, the input of `call`.
-    fn tile<T: Float>(
-        &self,
-        shape: &Conv2dShape,
-        call: Call,
-        weights: &[f32],
-        tile: &mut Tile<T>,
-        scratch: &mut [f32],
-    ) {
-        let [for_image, for_sums, for_bias] = self.slot_parts(shape);
+    fn tile(&self, shape: &Conv2dShape, call: Call, weights: &[f32], tile: &mut Tile<f32>, scratch: &mut [f32]) {
+        let [for_image, for_bias] = self.slot_parts(shape);
         let (copy, scratch) = scratch.split_at_mut(for_image);
-        let (sums, scratch) = scratch.split_at_mut(for_sums);
         let row = shape.output[1] * shape.channels[1];
         let rows = tile.cols.start / row..tile.cols.end / row;
         let (channels, padded) = (shape.channels[1], &mut scratch[..for_bias]);
         padded.fill(0.0);
         if let Some(bias) = call.bias {
-            bias.widen(self.isa, &mut padded[..channels]);
+            padded[..channels].copy_from_slice(&bias[..channels]);
         }
         let image = shape.channels[0] * shape.input[0] * shape.input[1];
-        let image = &T::typed(call.input)[..image];
-        let (image, top) = match T::as_f32(image) {
-            Some(image) if !self.expands => (image, 0),
-            _ => self.expanded(shape, image, &rows, copy),
-        };
+        let image = &call.input[..image];
+        let (image, top) = if self.expands { self.expanded(shape, image, &rows, copy) } else { (image, 0) };
         let offset = tile.offset(0);
         // Bounds must follow the residual.
         let (bounds, tail) = match call.tail {
             Tail { residual: None, clamp: Some(bounds), .. } => (bounds, Tail { clamp: None, ..call.tail }),
             tail => ([f32::NEG_INFINITY, f32::INFINITY], tail),
         };
-        let compute = |out: &mut [f32]| {
-            let (window, bias) = (&self.window, &*padded);
-            self.isa.run(Pixels { window, image, top, rows, channels, weights, bias, bounds, out });
-            tail.apply(self.isa, offset, out);
-        };
-        let out = tile.row(0);
-        match T::as_f32_mut(out) {
-            Some(out) => compute(out),
-            None => {
-                let sums = &mut sums[..out.len()];
-                compute(sums);
-                narrow(self.isa, sums, out);
-            }
-        }
+        let (window, bias, out) = (&self.window, &*padded, tile.row(0));
+        self.isa.run(Pixels { window, image, top, rows, channels, weights, bias, bounds, out: &mut *out });
+        tail.apply(self.isa, offset, out);
     }
 
     /// The rows of `image` under the output rows `rows` in the kernel's layout, and the index of the first one.
-    fn expanded<'s, T: Float>(
+    fn expanded<'s>(
         &self,
         shape: &Conv2dShape,
-        image: &[T],
+        image: &[f32],
         rows: &Range<usize>,
         copy: &'s mut [f32],
     ) -> (&'s [f32], usize) {

@@ -1,7 +1,6 @@
 //! The parameters of `conv2d`, and its operands.
 
 use crate::cpu::kernels::depthwise::Window;
-use crate::cpu::kernels::float::Floats;
 use crate::cpu::product::finish::Tail;
 use crate::cpu::product::matrix::PatchMatrix;
 use crate::cpu::schedule::tiles::Matrices;
@@ -107,15 +106,15 @@ impl Conv2dShape {
 /// The operands of a convolution, and the operations that follow it.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
-    pub(super) input: Floats<'a>,
+    pub(super) input: &'a [f32],
     /// `None` if the filter is packed.
-    pub(super) filter: Option<Floats<'a>>,
-    pub(super) bias: Option<Floats<'a>>,
+    pub(super) filter: Option<&'a [f32]>,
+    pub(super) bias: Option<&'a [f32]>,
     pub(super) tail: Tail<'a>,
 }
 
 impl<'a> Call<'a> {
-    pub(super) fn raw_filter(&self) -> Floats<'a> {
+    pub(super) fn raw_filter(&self) -> &'a [f32] {
         self.filter.expect("the filter was not packed")
     }
 }

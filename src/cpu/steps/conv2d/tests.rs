@@ -1,18 +1,17 @@
 use super::super::testing::*;
 use super::*;
 use crate::ops::conv2d::FilterLayout;
-use half::f16;
 use proptest::prelude::*;
 
 /// The formula in `f64`: the value and the sum of magnitudes of each output.
-fn reference<T: Float>(s: &Conv2dShape, input: &[T], filter: &[T], bias: Option<&[T]>) -> Vec<(f64, f64)> {
+fn reference(s: &Conv2dShape, input: &[f32], filter: &[f32], bias: Option<&[f32]>) -> Vec<(f64, f64)> {
     let ([ic, row, col], f) = (s.input_strides(), s.filter_strides());
     let ([gi, go], [oh, ow]) = (s.group(), s.output);
     let mut out = vec![(0.0, 0.0); s.batches * s.channels[1] * oh * ow];
     for n in 0..s.batches {
         for o in 0..s.channels[1] {
             for (y, x) in (0..oh).flat_map(|y| (0..ow).map(move |x| (y, x))) {
-                let start = bias.map_or(0.0, |bias| bias[o].to_f32() as f64);
+                let start = bias.map_or(0.0, |bias| bias[o] as f64);
                 let (mut sum, mut magnitude) = (start, start.abs());
                 for (ty, tx) in (0..s.filter[0]).flat_map(|ty| (0..s.filter[1]).map(move |tx| (ty, tx))) {
                     let iy = (y * s.strides[0] + ty * s.dilations[0]) as isize - s.padding[0] as isize;
@@ -23,8 +22,8 @@ fn reference<T: Float>(s: &Conv2dShape, input: &[T], filter: &[T], bias: Option<
                     for i in 0..gi {
                         let channel = o / go * gi + i;
                         let image = n * s.channels[0] * s.input[0] * s.input[1];
-                        let x = input[image + channel * ic + iy as usize * row + ix as usize * col].to_f32() as f64
-                            * filter[o * f[0] + i * f[1] + ty * f[2] + tx * f[3]].to_f32() as f64;
+                        let x = input[image + channel * ic + iy as usize * row + ix as usize * col] as f64
+                            * filter[o * f[0] + i * f[1] + ty * f[2] + tx * f[3]] as f64;
                         sum += x;
                         magnitude += x.abs();
                     }
@@ -41,26 +40,28 @@ fn reference<T: Float>(s: &Conv2dShape, input: &[T], filter: &[T], bias: Option<
     out
 }
 
-fn check<T: Float>(shape: &Conv2dShape) {
+/// Checks a filter that is an operand or packed, as float16 if `is_half`.
+fn check(shape: &Conv2dShape, is_half: bool) {
     let [gi, _] = shape.group();
     let taps = shape.filter[0] * shape.filter[1];
-    let input = random::<T>(shape.batches * shape.channels[0] * shape.input[0] * shape.input[1], 1);
-    let filter = random::<T>(shape.channels[1] * gi * taps, 2);
-    let bias = random::<T>(shape.channels[1], 3);
+    let input = random(shape.batches * shape.channels[0] * shape.input[0] * shape.input[1], 1);
+    let (filter_half, filter) = halves(&random(shape.channels[1] * gi * taps, 2));
+    let bias = random(shape.channels[1], 3);
     for (bias, packed) in [(None, false), (Some(&bias[..]), true)] {
         let exact = reference(shape, &input, &filter, bias);
         let doubled: Vec<_> = exact.iter().map(|&(x, m)| (2.0 * x, 2.0 * m)).collect();
         let run = |env: &Env| {
-            let mut step = Conv2dStep::new(env.isa, env.threads.count(), shape.clone(), T::DATA_TYPE, true);
+            let mut step = Conv2dStep::new(env.isa, env.threads.count(), shape.clone(), true);
             if packed {
-                step.prepack(Weights::of_slice(&filter), None).unwrap();
+                let weights = if is_half { Weights::of_slice(&filter_half) } else { Weights::of_slice(&filter) };
+                step.prepack(weights, None).unwrap();
             }
-            let mut out = vec![T::from_f32(f32::NAN); exact.len()];
+            let mut out = vec![f32::NAN; exact.len()];
             let mut scratch = vec![f32::NAN; step.scratch_len()];
             let double = |_: usize, xs: &mut [f32]| xs.iter_mut().for_each(|x| *x *= 2.0);
-            let operands = [Some(T::floats(&input)), (!packed).then(|| T::floats(&filter))];
+            let operands = [Some(&input[..]), (!packed).then_some(&filter[..])];
             let tail = Tail { finish: Some(&double), ..Tail::NONE };
-            step.run(env, operands, bias.map(T::floats), tail, T::floats_mut(&mut out), &mut scratch);
+            step.run(env, operands, bias, tail, &mut out, &mut scratch);
             out
         };
         on_all(run, |env, out| {
@@ -118,9 +119,9 @@ fn layouts_groups_and_edges() {
     for base in cases.into_iter().flatten() {
         for channels_last in [false, true] {
             for layout in LAYOUTS {
-                check::<f32>(&Conv2dShape { channels_last, layout, ..base.clone() });
+                check(&Conv2dShape { channels_last, layout, ..base.clone() }, false);
             }
-            check::<f16>(&Conv2dShape { channels_last, ..base.clone() });
+            check(&Conv2dShape { channels_last, ..base.clone() }, true);
         }
     }
 }
@@ -131,7 +132,7 @@ fn steps_and_dilations_beyond_any_memory() {
     let far = i32::MAX as usize;
     let base = shape([2, 2], 2, [1, 1], [2, 1], [1, 1 << 28], [far, 1], [far, 0, 0, 0]).unwrap();
     for channels_last in [false, true] {
-        check::<f32>(&Conv2dShape { channels_last, ..base.clone() });
+        check(&Conv2dShape { channels_last, ..base.clone() }, false);
     }
 }
 
@@ -140,8 +141,8 @@ fn large_enough_for_threads() {
     let base = shape([32, 40], 1, [20, 20], [3, 3], [1, 1], [1, 1], [1; 4]).unwrap();
     let deep = shape([48, 48], 48, [40, 40], [3, 3], [1, 1], [1, 1], [1; 4]).unwrap();
     for channels_last in [false, true] {
-        check::<f32>(&Conv2dShape { channels_last, ..base.clone() });
-        check::<f32>(&Conv2dShape { channels_last, ..deep.clone() });
+        check(&Conv2dShape { channels_last, ..base.clone() }, false);
+        check(&Conv2dShape { channels_last, ..deep.clone() }, false);
     }
 }
 
@@ -159,7 +160,7 @@ proptest! {
         let strides = strides.map(|two| 1 + two as usize);
         let channels = [groups * gi, groups * go];
         if let Some(base) = shape(channels, groups, [h, w], [kh, kw], strides, dilations, padding) {
-            check::<f32>(&Conv2dShape { channels_last, layout: LAYOUTS[layout], ..base });
+            check(&Conv2dShape { channels_last, layout: LAYOUTS[layout], ..base }, false);
         }
     }
 }
@@ -179,11 +180,11 @@ fn tile_magnitudes(s: &Conv2dShape, tile: OutputTile, exact: &[(f64, f64)]) -> V
 }
 
 /// Compares with the exact sums, within the documented multiple of the sums of magnitudes.
-fn check_winograd<T: Float>(shape: &Conv2dShape, tile: OutputTile) {
+fn check_winograd(shape: &Conv2dShape, tile: OutputTile, is_half: bool) {
     let [inputs, outputs] = shape.channels;
-    let input = random::<T>(shape.batches * inputs * shape.input[0] * shape.input[1], 1);
-    let filter = random::<T>(outputs * inputs * 9, 2);
-    let bias = random::<T>(outputs, 3);
+    let input = random(shape.batches * inputs * shape.input[0] * shape.input[1], 1);
+    let (filter_half, filter) = halves(&random(outputs * inputs * 9, 2));
+    let bias = random(outputs, 3);
     // With few channels, errors do not average out.
     let units = if inputs < 32 { 2.0 } else { 1.0 }
         * match tile {
@@ -194,23 +195,21 @@ fn check_winograd<T: Float>(shape: &Conv2dShape, tile: OutputTile) {
         let exact = reference(shape, &input, &filter, bias);
         let magnitudes = tile_magnitudes(shape, tile, &exact);
         let run = |env: &Env| {
-            let mut step = Conv2dStep::new(env.isa, env.threads.count(), shape.clone(), T::DATA_TYPE, true);
-            step.prepack(Weights::of_slice(&filter), Some(tile)).unwrap();
+            let mut step = Conv2dStep::new(env.isa, env.threads.count(), shape.clone(), true);
+            let weights = if is_half { Weights::of_slice(&filter_half) } else { Weights::of_slice(&filter) };
+            step.prepack(weights, Some(tile)).unwrap();
             assert!(step.kernel().starts_with("conv2d winograd"));
-            let mut out = vec![T::from_f32(f32::NAN); exact.len()];
+            let mut out = vec![f32::NAN; exact.len()];
             let mut scratch = vec![f32::NAN; step.scratch_len()];
             let negate = |_: usize, xs: &mut [f32]| xs.iter_mut().for_each(|x| *x = -*x);
-            let (operands, bias) = ([Some(T::floats(&input)), None], bias.map(T::floats));
             let tail = Tail { finish: Some(&negate), ..Tail::NONE };
-            step.run(env, operands, bias, tail, T::floats_mut(&mut out), &mut scratch);
+            step.run(env, [Some(&input), None], bias, tail, &mut out, &mut scratch);
             out
         };
         on_all(run, |env, out| {
             for (i, ((x, &(sum, _)), magnitude)) in out.iter().zip(&exact).zip(&magnitudes).enumerate() {
-                let x = -x.to_f32() as f64;
-                let stored = if T::IS_F32 { 0.5 * 2f64.powi(-24) } else { 2f64.powi(-11) };
-                let bound =
-                    units * 2f64.powi(-24) * magnitude + stored * sum.abs() + if T::IS_F32 { 0.0 } else { 1e-7 };
+                let x = -x as f64;
+                let bound = 2f64.powi(-24) * (units * magnitude + 0.5 * sum.abs());
                 assert!(
                     (x - sum).abs() <= bound,
                     "{shape:?}, {tile:?}, {:?}: element {i} is {x}, expected {sum} within {bound:e}",
@@ -236,10 +235,10 @@ fn winograd_at_edges_of_tiles_vectors_and_panels() {
             LAYOUTS.into_iter().zip([OutputTile::Two, OutputTile::Four, OutputTile::Two, OutputTile::Four])
         {
             let base = Conv2dShape { channels_last: true, layout, ..base.clone() };
-            check_winograd::<f32>(&base, tile);
+            check_winograd(&base, tile, false);
         }
         for tile in [OutputTile::Two, OutputTile::Four] {
-            check_winograd::<f16>(&Conv2dShape { channels_last: true, ..base.clone() }, tile);
+            check_winograd(&Conv2dShape { channels_last: true, ..base.clone() }, tile, true);
         }
     }
 }
@@ -295,7 +294,7 @@ proptest! {
     ) {
         if let Some(base) = shape(channels, 1, input, [3, 3], [1, 1], [1, 1], padding) {
             let tile = if four { OutputTile::Four } else { OutputTile::Two };
-            check_winograd::<f32>(&Conv2dShape { channels_last: true, layout: LAYOUTS[layout], ..base }, tile);
+            check_winograd(&Conv2dShape { channels_last: true, layout: LAYOUTS[layout], ..base }, tile, false);
         }
     }
 }

@@ -3,7 +3,6 @@
 use super::super::Env;
 use super::shape::{Call, Conv2dShape};
 use crate::cpu::costs::MULTIPLY_ADD;
-use crate::cpu::kernels::float::{Float, Floats};
 use crate::cpu::product::panels::Layout;
 use crate::cpu::product::tile::tile_size;
 use crate::cpu::product::winograd::{Filters, OutputTile, Winograd};
@@ -11,10 +10,8 @@ use crate::cpu::schedule::partition::{Cut, Grid, Shape, partition};
 use crate::cpu::schedule::tiles::{Matrices, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
-use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::{Buffer, elements, elements_mut};
-use crate::with_floats;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -136,22 +133,20 @@ impl WinogradPlan {
             for piece in layout.pieces(outputs, depth, width, data.piece_len()) {
                 let filter = data.piece(piece.elements, &mut staging)?;
                 let out = elements_mut(buffer.bytes_mut());
-                with_floats!(Floats, filter, filter => filters.fill(&data, piece.lanes, filter, strides, out));
+                filters.fill(&data, piece.lanes, filter, strides, out);
             }
             Ok(buffer)
         })?;
         let mut plan = WinogradPlan { filters, weights, grid: Grid::whole(0, 0), cols: 0, slot: 0, threads };
-        plan.resize(shape, data.dtype());
+        plan.resize(shape);
         Ok(plan)
     }
 
     /// Cuts the output for images of other sizes with the same filters.
-    pub(super) fn resize(&mut self, shape: &Conv2dShape, dtype: DataType) {
+    pub(super) fn resize(&mut self, shape: &Conv2dShape) {
         (self.grid, self.cols) = cut(self.threads, shape, self.filters);
-        let [pixels, channels] = self.grid.largest();
-        let sums = if dtype == DataType::Float32 { 0 } else { pixels * channels };
-        let at_once = [pixels / shape.output[1], self.cols];
-        self.slot = Winograd::scratch_len(self.filters, at_once, sums).next_multiple_of(16);
+        let at_once = [self.grid.largest()[0] / shape.output[1], self.cols];
+        self.slot = Winograd::scratch_len(self.filters, at_once).next_multiple_of(16);
     }
 
     /// The tile of the algorithm.
@@ -171,7 +166,7 @@ impl WinogradPlan {
     }
 
     /// See [`Conv2dStep::run`](super::Conv2dStep::run).
-    pub(super) fn run<T: Float>(&self, env: &Env, shape: &Conv2dShape, call: Call, out: &mut [T], scratch: &mut [f32]) {
+    pub(super) fn run(&self, env: &Env, shape: &Conv2dShape, call: Call, out: &mut [f32], scratch: &mut [f32]) {
         let ([high, wide], [from, to]) = (shape.output, shape.channels);
         let pixels = high * wide;
         let images =
@@ -179,7 +174,7 @@ impl WinogradPlan {
         let (filters, weights) = (self.filters, elements::<f32>(self.weights.bytes()));
         let conv = Winograd { filters, weights, input: shape.input, padding: shape.padding, wide, cols: self.cols };
         let image = shape.input[0] * shape.input[1] * from;
-        let (input, work) = (T::typed(call.input), shape.batches * pixels * to * from * 2);
+        let (input, work) = (call.input, shape.batches * pixels * to * from * 2);
         Tiles::new(out, images, self.grid).share(env.threads, work, scratch, |tile, scratch| {
             let image = &input[tile.batch * image..][..image];
             conv.compute(image, call.bias, call.tail, tile, scratch);
