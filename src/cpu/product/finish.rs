@@ -41,7 +41,12 @@ impl Tail<'_> {
 
     /// Applies the operations to a run of results that starts at `offset` of the whole output.
     pub fn apply(&self, isa: Isa, offset: usize, sums: &mut [f32]) {
-        self.bound(isa, offset, sums);
+        if let Some(residual) = self.residual {
+            isa.run(AddAll { residual: residual.after(offset), sums });
+        }
+        if let Some(bounds) = self.clamp {
+            isa.run(ClampAll { bounds, sums });
+        }
         if let Some(finish) = self.finish {
             finish(offset, sums);
         }
@@ -55,16 +60,6 @@ impl Tail<'_> {
             self.apply(isa, offset, now);
             narrow(isa, now, run);
             sums = behind;
-        }
-    }
-
-    /// Like [`apply`](Self::apply), without `finish`.
-    fn bound(&self, isa: Isa, offset: usize, sums: &mut [f32]) {
-        if let Some(residual) = self.residual {
-            isa.run(AddAll { residual: residual.after(offset), sums });
-        }
-        if let Some(bounds) = self.clamp {
-            isa.run(ClampAll { bounds, sums });
         }
     }
 }
@@ -83,18 +78,10 @@ impl ProductEpilogue<'_> {
     /// Applies the operations to the elements of row `row` from column `col` on, which start at `offset` of the whole
     /// output.
     pub fn apply(&self, isa: Isa, [row, col]: [usize; 2], offset: usize, sums: &mut [f32]) {
-        self.add(isa, [row, col], offset, sums);
-        if let Some(finish) = self.tail.finish {
-            finish(offset, sums);
-        }
-    }
-
-    /// Like [`apply`](Self::apply), without `finish`.
-    fn add(&self, isa: Isa, [row, col]: [usize; 2], offset: usize, sums: &mut [f32]) {
         if self.alpha != 1.0 || self.addend.is_some() {
             isa.run(Affine { alpha: self.alpha, addend: &self.addend, row, col, sums });
         }
-        self.tail.bound(isa, offset, sums);
+        self.tail.apply(isa, offset, sums);
     }
 
     /// The operations to apply in the registers that hold the sums, if all operands are `f32`.
