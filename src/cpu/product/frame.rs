@@ -47,8 +47,13 @@ pub struct Cutting {
 impl Cutting {
     /// The tiles for `threads` threads.
     pub fn grid(&self, isa: Isa, threads: usize) -> Grid {
+        partition(&self.shape(isa), threads)
+    }
+
+    /// The product as it is cut into tiles.
+    pub fn shape(&self, isa: Isa) -> Shape {
         let tile = tile_size(isa);
-        let shape = Shape {
+        Shape {
             batches: self.batches,
             size: self.size,
             tile: [tile.rows, tile.cols],
@@ -60,34 +65,16 @@ impl Cutting {
             // Copied elements are read, written and read again.
             left_bytes: if self.copies_rows { 12 } else { 4 },
             right_bytes: if self.packs_columns { 12 } else { 4 },
-        };
-        partition(&shape, threads)
+        }
     }
 
     /// Scratch length in floats that [`Product::compute`] needs for a tile of `grid`.
     pub fn scratch_len(&self, isa: Isa, grid: &Grid) -> usize {
-        let [rows, cols] = grid.largest();
-        let Parts { sums, left, right } = Parts::new(isa, [rows, cols], self.size[2], self.copies_rows, self.rereads);
-        (sums + left + right).next_multiple_of(16)
-    }
-}
-
-/// The parts of the scratch memory, in floats.
-struct Parts {
-    sums: usize,
-    left: usize,
-    right: usize,
-}
-
-impl Parts {
-    fn new(isa: Isa, [rows, cols]: [usize; 2], depth: usize, copies_rows: bool, sums: bool) -> Parts {
-        let block = depth_block(depth);
-        Parts {
-            // Including an addend for each column.
-            sums: if sums { (rows + 1) * cols } else { 0 },
-            left: if copies_rows { copied_len(rows, block) } else { 0 },
-            right: MAX_PANELS * tile_size(isa).cols * block,
-        }
+        let ([rows, cols], block) = (grid.largest(), depth_block(self.size[2]));
+        // Including an addend for each column.
+        let sums = if self.rereads { (rows + 1) * cols } else { 0 };
+        let left = if self.copies_rows { copied_len(rows, block) } else { 0 };
+        (sums + left + MAX_PANELS * tile_size(isa).cols * block).next_multiple_of(16)
     }
 }
 

@@ -9,6 +9,8 @@ use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
 use crate::cpu::memory::Io;
 use crate::cpu::product::panels::Panels;
+use crate::cpu::schedule::partition::{Grid, Shape};
+use crate::cpu::schedule::tiles::Beside;
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
@@ -66,10 +68,35 @@ impl DenseStep {
     ) -> Result<DenseStep> {
         let output = following.output;
         let epilogue = EpilogueStep::new(following, |strides| shape.take_addend(strides, &output.sizes()));
-        let (mut packed, dtype) = (Vec::new(), output.dtype);
-        let plan = Planning { env, dtype, winograd, finishes: epilogue.finishes() };
-        let dense = Box::new(plan.dense(shape, constants, &mut packed)?);
-        Ok(DenseStep { dense, dtype, epilogue, packed })
+        let (mut packed, dtype, isa, threads) = (Vec::new(), output.dtype, env.isa, env.threads.count());
+        let dense = match shape {
+            DenseShape::Matmul(shape) => {
+                let packs = packs(&shape);
+                let mut step = MatmulStep::new(isa, threads, shape, [dtype; 2], epilogue.finishes());
+                for (index, weights) in constants.into_iter().enumerate().filter(|(index, _)| packs[*index]) {
+                    if let Some(weights) = weights {
+                        step.prepack(index, weights)?;
+                        packed.push(index);
+                    }
+                }
+                Dense::Matmul(step)
+            }
+            DenseShape::Conv2d(shape) => {
+                let winograd = if winograd { shape.winograd() } else { None };
+                let mut step = Conv2dStep::new(isa, threads, shape, dtype, epilogue.finishes());
+                if let [_, Some(filter)] = constants {
+                    step.prepack(filter, winograd)?;
+                    packed.push(1);
+                }
+                Dense::Conv2d(step)
+            }
+            DenseShape::ConvTranspose2d(shape) => {
+                let [_, filter] = constants;
+                packed.extend(filter.is_some().then_some(1));
+                Dense::ConvTranspose2d(ConvTranspose2dStep::new(isa, threads, shape, dtype, filter)?)
+            }
+        };
+        Ok(DenseStep { dense: Box::new(dense), dtype, epilogue, packed })
     }
 
     /// Adapts the step to other sizes, keeping the packed constants; returns `false` if the step must be rebuilt.
@@ -85,6 +112,18 @@ impl DenseStep {
         let output = following.output;
         let fits = self.epilogue.resize(following, |strides| shape.take_addend(strides, &output.sizes()));
         fits && self.dense.resize(shape, constants, winograd)
+    }
+
+    /// The product as it is cut into tiles beside others; `None` for products that must be alone.
+    pub fn shape(&self) -> Option<Shape> {
+        if let Dense::Matmul(step) = &*self.dense { step.shape() } else { None }
+    }
+
+    /// Adopts the grid of several products, or again that of this one alone.
+    pub fn join(&mut self, grid: Option<Grid>) {
+        if let Dense::Matmul(step) = &mut *self.dense {
+            step.join(grid);
+        }
     }
 
     /// Operands that the step keeps packed copies of.
@@ -108,16 +147,20 @@ impl Run for DenseStep {
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
+        self.run_beside(env, io, env.threads.into());
+    }
+
+    fn run_beside(&self, env: &Env, io: &mut Io, beside: Beside) {
         let (epilogue, threads) = (&self.epilogue, env.threads.count());
         // A packed operand has no memory of its own.
-        let operands = [0, 1].map(|index| io.floats(index, self.dtype));
+        let [a, b] = [0, 1].map(|index| io.floats(index, self.dtype));
         let addend = epilogue.addend().and_then(|operand| io.floats(operand, self.dtype));
         let (out, scratch) = (io.floats_output(self.dtype), io.scratch::<f32>());
         let (registers, scratch) = scratch.split_at_mut(epilogue.scratch_len(threads));
         epilogue.with_tail(env, io, self.dtype, registers, |tail| match &*self.dense {
-            Dense::Matmul(step) => step.run(env, operands, addend, tail, out, scratch),
-            Dense::Conv2d(step) => step.run(env, operands, addend, tail, out, scratch),
-            Dense::ConvTranspose2d(step) => step.run(env, operands, addend, tail, out, scratch),
+            Dense::Matmul(step) => step.run(env.isa, beside, [a, b, addend], tail, out, scratch),
+            Dense::Conv2d(step) => step.run(env, [a, b], addend, tail, out, scratch),
+            Dense::ConvTranspose2d(step) => step.run(env, [a, b], addend, tail, out, scratch),
         });
     }
 
@@ -139,55 +182,12 @@ impl Run for DenseStep {
     }
 }
 
-/// The context for planning a product.
-struct Planning<'a> {
-    env: &'a Env<'a>,
-    dtype: DataType,
-    winograd: bool,
-    /// Whether results need operations that do not run in registers.
-    finishes: bool,
-}
-
-impl Planning<'_> {
-    fn dense(&self, shape: DenseShape, [a, b]: [Option<Weights>; 2], packed: &mut Vec<usize>) -> Result<Dense> {
-        let (isa, threads) = (self.env.isa, self.env.threads.count());
-        Ok(match shape {
-            DenseShape::Matmul(shape) => {
-                let (pack_a, pack_b) = (packs_a(&shape), packs_b(&shape));
-                let mut step = MatmulStep::new(isa, threads, shape, [self.dtype; 2], self.finishes);
-                if let Some(a) = a.filter(|_| pack_a) {
-                    step.prepack_a(a)?;
-                    packed.push(0);
-                }
-                if let Some(b) = b.filter(|_| pack_b) {
-                    step.prepack_b(b)?;
-                    packed.push(1);
-                }
-                Dense::Matmul(step)
-            }
-            DenseShape::Conv2d(shape) => {
-                let winograd = if self.winograd { shape.winograd() } else { None };
-                let mut step = Conv2dStep::new(isa, threads, shape, self.dtype, self.finishes);
-                if let Some(filter) = b {
-                    step.prepack(filter, winograd)?;
-                    packed.push(1);
-                }
-                Dense::Conv2d(step)
-            }
-            DenseShape::ConvTranspose2d(shape) => {
-                packed.extend(b.is_some().then_some(1));
-                Dense::ConvTranspose2d(ConvTranspose2dStep::new(isa, threads, shape, self.dtype, b)?)
-            }
-        })
-    }
-}
-
 impl Dense {
     fn resize(&mut self, shape: DenseShape, constants: [bool; 2], winograd: bool) -> bool {
         match (self, shape) {
             (Dense::Matmul(step), DenseShape::Matmul(shape)) => {
-                let packs = [constants[0] && packs_a(&shape), constants[1] && packs_b(&shape)];
-                packs == step.packs_operands() && step.resize(shape)
+                let packs = packs(&shape);
+                [0, 1].map(|index| constants[index] && packs[index]) == step.packs_operands() && step.resize(shape)
             }
             (Dense::Conv2d(step), DenseShape::Conv2d(shape)) => {
                 let winograd = if winograd && constants[1] { shape.winograd() } else { None };
@@ -212,17 +212,13 @@ impl DenseShape {
     }
 }
 
-/// Whether `b` is worth packing: everything but a vector is. A transposed matrix multiplied with one row could be read
-/// in place instead, but `npm run bench -- kernels` shows no speedup for 1024 x 1024 and for 768 x 50257, and graphs
-/// of one model for one row and for many rows could then not share the matrix.
-fn packs_b(shape: &MatmulShape) -> bool {
-    shape.n > 1
-}
-
-/// Whether `a` is worth packing. A vector is not, nor is a matrix with contiguous rows that is multiplied with one
-/// column: it is read once, in place.
-fn packs_a(shape: &MatmulShape) -> bool {
-    shape.m > 1 && !(shape.n == 1 && shape.a.col == 1 && shape.a.row != 1)
+/// Which operands are worth packing. A vector is not, nor is a left matrix with contiguous rows that is multiplied with one
+/// column: it is read once, in place. A transposed right matrix that is multiplied with one row could be read in place,
+/// too, but `npm run bench -- kernels` shows no speedup for 1024 x 1024 and for 768 x 50257, and graphs of one model for one
+/// row and for many rows could then not share the matrix.
+fn packs(shape: &MatmulShape) -> [bool; 2] {
+    let is_column = shape.n == 1;
+    [shape.m > 1 && !(is_column && shape.a.col == 1 && shape.a.row != 1), shape.n > 1]
 }
 
 /// The parameters of `matmul()`.

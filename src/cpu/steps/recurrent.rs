@@ -373,7 +373,7 @@ impl Network {
         let types = [dtype, DataType::Float32];
         let mut inputs = MatmulStep::new(env.isa, env.threads.count(), shape, types, false);
         if let Some(weight) = weight {
-            inputs.prepack_b(weight)?;
+            inputs.prepack(1, weight)?;
         }
         let (width, hidden) = (tile_size(env.isa).cols, sizes.hidden);
         let pack = |recurrent: Weights| -> Result<Vec<Panels>> {
@@ -406,7 +406,8 @@ impl Network {
         let operand = |place: Option<usize>| place.and_then(|index| io.floats(index, self.dtype));
         let weight = operand(Some(1)).filter(|_| !self.packs_weight);
         let products = FloatsMut::F32(&mut inputs[..self.sizes.rows() * directions * gates * hidden]);
-        self.inputs.run(env, [operand(Some(0)), weight], None, Tail::NONE, products, product);
+        let operands = [operand(Some(0)), weight, None];
+        self.inputs.run(env.isa, env.threads.into(), operands, Tail::NONE, products, product);
         self.pack(env, operand(Some(2)), packed);
         // Absent operands are 0.
         let copy = |place: Option<usize>, start: usize, to: &mut [f32]| match operand(place) {
