@@ -154,15 +154,27 @@ impl Together<'_> {
         threads.share(count, *cost, |index| {
             let (batch, index) = (index / tiles, index % tiles);
             let (rows, cols) = (grid.rows.range(index / across), grid.cols.range(index % across));
-            for Neighbor { cols: own, compute, .. } in all() {
-                let part = cols.start.max(own.start)..cols.end.min(own.end);
-                if !part.is_empty() {
-                    compute(batch, rows.clone(), part.start - own.start..part.end - own.start);
-                }
-            }
+            last.compute(batch, &rows, &cols);
         });
     }
 }
+
+impl Neighbor<'_> {
+    /// Computes these rows and columns, of which the products before have the first ones. In the order in which the
+    /// products were made: their weights often lie one behind the other, and are prefetched beyond their end.
+    fn compute(&self, batch: usize, rows: &Range<usize>, cols: &Range<usize>) {
+        let (own, part) = (&self.cols, cols.start.max(self.cols.start)..cols.end.min(self.cols.end));
+        if let Some(before) = self.before.filter(|_| cols.start < own.start) {
+            before.compute(batch, rows, cols);
+        }
+        if !part.is_empty() {
+            (self.compute)(batch, rows.clone(), part.start - own.start..part.end - own.start);
+        }
+    }
+}
+
+/// Takes the products so far, adds others, and shares all of them.
+type Next<'a> = dyn FnMut(Option<Together>) + 'a;
 
 /// With what the tiles of a product are shared.
 pub struct Beside<'a> {
@@ -172,8 +184,8 @@ pub struct Beside<'a> {
     before: Option<Together<'a>>,
     /// The left operand as the products multiply it, for those after this one.
     left: &'a [f32],
-    /// Takes the products so far, adds others and shares all of them; `None` if this is the only one.
-    next: Option<&'a mut dyn FnMut(Option<Together>)>,
+    /// Continues with the products after this one; `None` if it is the only one.
+    next: Option<&'a mut Next<'a>>,
 }
 
 impl<'a> From<&'a Threads> for Beside<'a> {
@@ -184,11 +196,7 @@ impl<'a> From<&'a Threads> for Beside<'a> {
 
 impl<'a> Beside<'a> {
     /// Shares the tiles of a product together with those `before`, and with those that `next` adds.
-    pub fn new(
-        threads: &'a Threads,
-        before: Option<Together<'a>>,
-        next: &'a mut dyn FnMut(Option<Together>),
-    ) -> Beside<'a> {
+    pub fn new(threads: &'a Threads, before: Option<Together<'a>>, next: &'a mut Next<'a>) -> Beside<'a> {
         Beside { before, next: Some(next), ..Beside::from(threads) }
     }
 
@@ -209,7 +217,7 @@ impl<'a> Beside<'a> {
     where
         'a: 'b,
     {
-        let next = self.next.map(|next| next as &mut dyn FnMut(Option<Together>));
+        let next = self.next.map(|next| next as &mut Next<'b>);
         Beside { threads: self.threads, before: self.before, left, next }
     }
 
