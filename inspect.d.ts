@@ -67,9 +67,14 @@ export interface StepDescription {
   kernel: string;
   /** Id of its node in the compiled graph; null for the copy of a value to a graph output. */
   node: number | null;
-  /** The operator of that node; `copy` if there is no node. */
+  /**
+   * Ids of the nodes that the step computes together with `node`, if there are any: products of the same left operand,
+   * such as the query, key and value of attention. They follow `node`.
+   */
+  beside?: number[];
+  /** The operator of `node`; `copy` if there is no node. */
   operator: string;
-  /** The label of that node. */
+  /** The label of `node`. */
   label: string;
   /**
    * Multiply-adds of matrix products, convolutions (padding included) and the weight products of recurrent networks. 0

@@ -86,10 +86,17 @@ impl io::Write for Text {
 /// What a step computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Computes {
-    /// The node at this index in the compiled graph.
-    Node(u32),
+    /// Nodes that follow each other in the compiled graph: the index of the first one, and their number.
+    Nodes(u32, u32),
     /// A copy of a value to an output of the graph.
     Copy(ValueId),
+}
+
+impl Computes {
+    /// The node at `index`.
+    pub fn node(index: usize) -> Computes {
+        Computes::Nodes(index as u32, 1)
+    }
 }
 
 /// A step of a plan.
@@ -268,20 +275,33 @@ impl StepListing {
         let StepListing { computes, kernel } = self;
         let descriptor = |id: &ValueId| &descriptors[id.index()];
         match *computes {
-            Computes::Node(at) => {
-                let node = &nodes[at as usize];
-                let outputs: Vec<_> = node.outputs.iter().map(descriptor).collect();
-                let own = seen(node, &descriptor);
-                json!({
+            Computes::Nodes(first, count) => {
+                let (all, node) = (&nodes[first as usize..][..count as usize], &nodes[first as usize]);
+                let (mut work, mut read, mut written) = (0, 0, 0);
+                for (place, node) in all.iter().enumerate() {
+                    let outputs: Vec<_> = node.outputs.iter().map(descriptor).collect();
+                    work += node.op.multiply_adds(&seen(node, &descriptor), &outputs);
+                    read += bytes_read(node, &descriptor, &outputs);
+                    written += outputs.iter().map(|output| output.bytes()).sum::<usize>();
+                    // All of them read the same left operand.
+                    if place > 0 {
+                        read -= node.inputs[0].as_ref().map_or(0, |left| descriptor(left).bytes() as u64);
+                    }
+                }
+                let mut step = json!({
                     "index": index,
                     "kernel": kernel,
-                    "node": at,
+                    "node": first,
                     "operator": node.op.rule().name,
                     "label": node.label,
-                    "multiplyAdds": node.op.multiply_adds(&own, &outputs),
-                    "bytesRead": bytes_read(node, &descriptor, &outputs),
-                    "bytesWritten": outputs.iter().map(|output| output.bytes()).sum::<usize>(),
-                })
+                    "multiplyAdds": work,
+                    "bytesRead": read,
+                    "bytesWritten": written,
+                });
+                if count > 1 {
+                    step["beside"] = (first + 1..first + count).collect();
+                }
+                step
             }
             Computes::Copy(id) => json!({
                 "index": index,

@@ -27,6 +27,7 @@ test('a description lists the graph as given, as compiled for the CPU, and its s
     'weights',
     'epilogues',
     'chains',
+    'beside',
     'views',
     'winograd',
   ]);

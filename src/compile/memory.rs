@@ -507,8 +507,13 @@ impl Aliasing {
             lifetime.first = lifetime.first.min(at);
             lifetime.last = lifetime.last.max(at);
         };
+        let mut moment = 0;
         for (index, node) in graph.nodes.iter().enumerate() {
-            node.reads().chain(&node.outputs).for_each(|&id| need(id, index));
+            // Nodes of one step run at the same moment: that of the first one.
+            if graph.beside.binary_search(&index).is_err() {
+                moment = index;
+            }
+            node.reads().chain(&node.outputs).for_each(|&id| need(id, moment));
         }
         self.copies.iter().for_each(|&(id, _)| need(id, graph.nodes.len()));
         lifetimes

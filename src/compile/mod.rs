@@ -1,6 +1,7 @@
 //! The compiler: passes that rewrite a graph, one per file, and the memory plan. Knows no backend.
 
 pub mod affine;
+mod beside;
 mod block_product;
 mod blocks;
 mod duplicates;
@@ -112,6 +113,10 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
     }
     if passes.prologues {
         prologue::fuse_prologues(graph, target)?;
+        check(graph);
+    }
+    if passes.beside {
+        beside::move_beside(graph);
         check(graph);
     }
     graph.sort_origins();

@@ -105,6 +105,8 @@ passes! {
     chains,
     /// Moves an element-wise operator into its only reader, as a prologue; weights stay quantized.
     prologues,
+    /// Moves products of the same left operand next to each other; they are one step.
+    beside,
     /// Lets views share memory.
     views,
     /// Computes 3 by 3 convolutions by Winograd's algorithm where that pays.

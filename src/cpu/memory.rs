@@ -2,7 +2,7 @@
 
 use crate::compile::memory::{Place, Space};
 use crate::dtype::Element;
-use crate::memory::{Appended, Buffer, elements, elements_mut};
+use crate::memory::{ALIGNMENT, Appended, Buffer, elements, elements_mut};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -34,9 +34,9 @@ impl Region {
 }
 
 /// Replaces the items of `list`, without more room than they need.
-fn refill<T>(list: &mut Vec<T>, items: impl Iterator<Item = T>) {
+fn refill<T>(list: &mut Vec<T>, items: impl Iterator<Item = T> + Clone) {
     list.clear();
-    list.reserve_exact(items.size_hint().0);
+    list.reserve_exact(items.clone().count());
     list.extend(items);
 }
 
@@ -60,8 +60,8 @@ impl StepPlaces {
     /// If an output or the scratch overlaps another place or is in read-only memory, which is a bug in the memory plan.
     pub fn set(
         &mut self,
-        inputs: impl Iterator<Item = Option<Place>>,
-        outputs: impl Iterator<Item = Place>,
+        inputs: impl Iterator<Item = Option<Place>> + Clone,
+        outputs: impl Iterator<Item = Place> + Clone,
         scratch: Place,
     ) {
         refill(&mut self.inputs, inputs);
@@ -228,6 +228,22 @@ impl<'a> Io<'a> {
     /// Number of outputs that are not taken yet.
     pub fn outputs_left(&self) -> usize {
         self.outputs.len() - self.taken
+    }
+
+    /// Splits off the memory of the next of several steps, which has this number of operands, one output, and this size of
+    /// scratch memory.
+    ///
+    /// # Panics
+    /// If that is more than there is, or any of it has been handed out.
+    pub fn split(&mut self, inputs: usize, scratch: usize) -> Io<'a> {
+        assert!(self.taken == 0 && !self.scratch_taken && scratch <= self.scratch.bytes);
+        let (own_inputs, inputs) = self.inputs.split_at(inputs);
+        let (own_outputs, outputs) = self.outputs.split_at(1);
+        let (Region { start, bytes }, used) = (self.scratch, scratch.next_multiple_of(ALIGNMENT));
+        let rest = Region { start: start.wrapping_add(used), bytes: bytes.saturating_sub(used) };
+        let own = Io { inputs: own_inputs, outputs: own_outputs, scratch: Region { start, bytes: scratch }, ..*self };
+        *self = Io { inputs, outputs, scratch: rest, ..*self };
+        own
     }
 
     /// The elements of the next output: the first call returns the first output, and so on.

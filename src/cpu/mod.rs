@@ -6,6 +6,9 @@ pub mod kernels;
 #[cfg(test)]
 mod large_tests;
 pub mod lower;
+mod members;
+#[cfg(test)]
+mod members_tests;
 pub mod memory;
 pub mod plan;
 pub mod probe;

@@ -1,6 +1,7 @@
 //! A compiled graph on the CPU: a flat list of steps, a memory plan, and the constants that the steps read.
 
 use super::lower::{Lowered, lower, resize};
+use super::members::{Member, Members};
 use super::memory::{Bound, Memory, Regions, StepPlaces, run_once};
 use super::readers::Readers;
 use super::steps::{Env, Run};
@@ -42,21 +43,21 @@ const MIN_POOL_WORK: u64 = 1 << 18;
 
 /// What a planned step does.
 enum Action {
-    Step(Lowered),
-    /// Copies the operand to the output.
-    Copy,
+    /// Computes nodes.
+    Compute(Members),
+    /// Copies the operand, this value, to the output.
+    Copy(ValueId),
 }
 
 /// A step of a plan, with its places in memory.
 struct PlannedStep {
     action: Action,
-    computes: Computes,
     places: StepPlaces,
 }
 
 /// A graph compiled and ready to run.
 pub struct Plan {
-    /// One for each node that is not a view, in the order of the nodes; copies follow.
+    /// The nodes that are not views, in their order; copies follow.
     steps: Vec<PlannedStep>,
     /// The index of each node's step, if it has one.
     step_of: Box<[Option<usize>]>,
@@ -101,13 +102,19 @@ impl Plan {
         let memory = MemoryPlan::new(graph, options.share_views, TARGET.granularity);
         let begins = graph.caches().into_boxed_slice();
         let lowered = lower_all(graph, memory.views(), &begins, env, options)?;
-        let mut next = 0..;
-        let step_of = lowered.iter().map(|step| step.as_ref().and_then(|_| next.next())).collect();
-        let step = |(index, lowered): (usize, Option<Lowered>)| {
-            Some(PlannedStep::new(Action::Step(lowered?), Computes::Node(index as u32)))
-        };
-        let copies = memory.copies().iter().map(|(id, _)| PlannedStep::new(Action::Copy, Computes::Copy(*id)));
-        let steps: Vec<PlannedStep> = lowered.into_iter().enumerate().filter_map(step).chain(copies).collect();
+        let (mut steps, mut step_of) = (Vec::<PlannedStep>::new(), vec![None; graph.nodes.len()].into_boxed_slice());
+        for (index, lowered) in lowered.into_iter().enumerate() {
+            let Some(lowered) = lowered else { continue };
+            let (member, is_beside) =
+                (Member::new(&graph.nodes[index], lowered), graph.beside.binary_search(&index).is_ok());
+            match steps.last_mut().map(|step| &mut step.action) {
+                Some(Action::Compute(members)) if is_beside => members.all.push(member),
+                _ => steps.push(PlannedStep::new(Action::Compute(Members::new(index, member)))),
+            }
+            step_of[index] = Some(steps.len() - 1);
+        }
+        steps.extend(memory.copies().iter().map(|(id, _)| PlannedStep::new(Action::Copy(*id))));
+        steps.shrink_to_fit();
         let describe = |named: &[(String, ValueId)]| {
             named.iter().map(|(name, id)| (name.clone(), graph.descriptor(*id).clone())).collect()
         };
@@ -154,8 +161,9 @@ impl Plan {
         let (winograd, mut repacked, mut relisted) = (self.options.winograd, false, false);
         for &index in &changes.nodes {
             let Some(at) = self.step_of[index] else { continue };
-            let Action::Step(step) = &mut self.steps[at].action else { continue };
-            let node = &graph.nodes[index];
+            let Action::Compute(members) = &mut self.steps[at].action else { continue };
+            let step = &mut members.all[index - members.first as usize].lowered;
+            let (node, kernel) = (&graph.nodes[index], step.step.kernel());
             let is_new =
                 |operand: &usize| node.inputs[*operand].is_some_and(|id| changes.constants.binary_search(&id).is_ok());
             let keeps = || !step.packed.iter().any(is_new);
@@ -176,7 +184,7 @@ impl Plan {
                 }
                 repacked |= !old.packed.is_empty();
             }
-            relisted |= step.step.kernel() != self.description.steps[at].kernel;
+            relisted |= step.step.kernel() != kernel;
         }
         self.place(graph, env, changes);
         for id in &changes.constants {
@@ -222,21 +230,26 @@ impl Plan {
     fn place(&mut self, graph: &Graph, env: &Env, changes: &Changes) {
         let threads = env.threads.count();
         let Plan { steps, step_of, memory, begins, .. } = self;
-        let scratch = changes.nodes.iter().filter_map(|&index| match &steps[step_of[index]?].action {
-            Action::Step(lowered) => Some((index, lowered.step.scratch_bytes(threads))),
-            Action::Copy => None,
-        });
+        let mut last = None;
+        let changed = changes.nodes.iter().filter_map(|&index| step_of[index]);
+        let scratch =
+            changed.filter(|at| last.replace(*at) != Some(*at)).filter_map(|at| match &mut steps[at].action {
+                Action::Compute(members) => Some((members.first as usize, members.join(threads))),
+                Action::Copy(_) => None,
+            });
         memory.place(graph, scratch, changes);
         let place = |id: &ValueId| memory.places[id.index()].expect("every operand and output has a place");
         for &index in memory.moved_nodes() {
             let Some(at) = step_of[index] else { continue };
-            let PlannedStep { action: Action::Step(lowered), places, .. } = &mut steps[at] else { continue };
-            let node = &graph.nodes[index];
-            let input = |(index, id): (usize, &Option<ValueId>)| {
-                id.as_ref().filter(|_| !lowered.packed.contains(&index)).map(place)
-            };
-            let others = node.epilogue.operands.iter().map(|id| Some(place(id)));
-            let inputs = node.inputs.iter().enumerate().map(input).chain(others);
+            let PlannedStep { action: Action::Compute(members), places } = &mut steps[at] else { continue };
+            let nodes = &graph.nodes[members.nodes()];
+            let inputs = nodes.iter().zip(&members.all).flat_map(|(node, Member { lowered, .. })| {
+                let input = |(index, id): (usize, &Option<ValueId>)| {
+                    id.as_ref().filter(|_| !lowered.packed.contains(&index)).map(place)
+                };
+                let others = node.epilogue.operands.iter().map(|id| Some(place(id)));
+                node.inputs.iter().enumerate().map(input).chain(others)
+            });
             // A step that writes a value that starts with a cache, or a view of one, writes only the part after the
             // cache.
             let written = |id: &ValueId| match begins[id.index()] {
@@ -244,7 +257,8 @@ impl Plan {
                 // No step writes the existing elements.
                 Some(cache) => place(id).after(graph.descriptor(cache).bytes()),
             };
-            places.set(inputs, node.outputs.iter().map(written), memory.scratch[index]);
+            let outputs = nodes.iter().flat_map(|node| node.outputs.iter().map(written));
+            places.set(inputs, outputs, memory.scratch[members.first as usize]);
         }
         let first_copy = steps.len() - memory.copies().len();
         for (PlannedStep { places, .. }, (id, output)) in steps[first_copy..].iter_mut().zip(memory.copies()) {
@@ -341,42 +355,32 @@ impl Plan {
         let read = inputs.iter().zip(&self.inputs).zip(&self.caches).filter(|(_, is_cache)| !**is_cache);
         read.for_each(|((buffer, (_, d)), _)| assert_eq!(buffer.len(), d.bytes()));
         outputs.iter().zip(&self.outputs).for_each(|(bound, (_, d))| assert_eq!(bound.bytes(), d.bytes()));
-        env.arena.with(self.memory.arena, |arena| self.run_in(arena, env, inputs, outputs, observer))
-    }
-
-    fn run_in(
-        &mut self,
-        arena: &mut Buffer,
-        env: &Env,
-        inputs: &[&Buffer],
-        outputs: &mut [Bound],
-        observer: &mut impl Observer,
-    ) {
-        observer.begin();
-        if self.options.fill_arena {
-            arena.bytes_mut()[..self.memory.arena].fill(0xff);
-        }
-        let mut memory = Memory { arena, inputs, outputs, constants: &self.constants };
-        let (steps, regions) = (&self.steps, &mut self.regions);
-        let mut run = || {
-            for PlannedStep { action, places, .. } in steps {
-                observer.begin_step();
-                regions.run(places, &mut memory, |io| match action {
-                    Action::Step(lowered) => lowered.step.run(env, io),
-                    Action::Copy => {
-                        let from = io.input::<u8>(0);
-                        io.output::<u8>().copy_from_slice(from);
-                    }
-                });
-                observer.end_step();
+        env.arena.with(self.memory.arena, |arena| {
+            observer.begin();
+            if self.options.fill_arena {
+                arena.bytes_mut()[..self.memory.arena].fill(0xff);
             }
-        };
-        if self.enters_pool {
-            env.threads.install(run)
-        } else {
-            run()
-        }
-        observer.end();
+            let mut memory = Memory { arena, inputs, outputs, constants: &self.constants };
+            let mut run = || {
+                for PlannedStep { action, places } in &self.steps {
+                    observer.begin_step();
+                    self.regions.run(places, &mut memory, |io| match action {
+                        Action::Compute(members) => members.run(env, io),
+                        Action::Copy(_) => {
+                            let from = io.input::<u8>(0);
+                            io.output::<u8>().copy_from_slice(from);
+                        }
+                    });
+                    observer.end_step();
+                }
+            };
+            if self.enters_pool {
+                env.threads.install(run)
+            } else {
+                run()
+            }
+            observer.end();
+        })
     }
 }
 
@@ -440,27 +444,26 @@ pub const TARGET: Target = Target {
 impl Action {
     fn packed(&self) -> Vec<&Arc<Buffer>> {
         match self {
-            Action::Step(lowered) => lowered.step.packed(),
-            Action::Copy => Vec::new(),
+            Action::Compute(members) => members.all.iter().flat_map(|member| member.lowered.step.packed()).collect(),
+            Action::Copy(_) => Vec::new(),
         }
     }
 }
 
 impl PlannedStep {
     /// Creates a step without places.
-    fn new(action: Action, computes: Computes) -> PlannedStep {
-        PlannedStep { action, computes, places: StepPlaces::default() }
-    }
-
-    fn kernel(&self) -> &'static str {
-        match &self.action {
-            Action::Step(lowered) => lowered.step.kernel(),
-            Action::Copy => "copy",
-        }
+    fn new(action: Action) -> PlannedStep {
+        PlannedStep { action, places: StepPlaces::default() }
     }
 
     fn listing(&self) -> StepListing {
-        StepListing { computes: self.computes, kernel: self.kernel().into() }
+        let (computes, kernel) = match &self.action {
+            Action::Compute(Members { first, all, .. }) => {
+                (Computes::Nodes(*first, all.len() as u32), all[0].lowered.step.kernel())
+            }
+            Action::Copy(id) => (Computes::Copy(*id), "copy"),
+        };
+        StepListing { computes, kernel: kernel.into() }
     }
 }
 

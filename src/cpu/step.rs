@@ -1,6 +1,8 @@
 //! The step types.
 
 use super::memory::Io;
+use super::schedule::partition::{Grid, Shape};
+use super::schedule::tiles::Beside;
 use super::steps::arg_min_max::ArgMinMaxStep;
 use super::steps::attention::AttentionStep;
 use super::steps::block_product::BlockProductStep;
@@ -37,6 +39,9 @@ macro_rules! steps {
             fn run(&self, env: &Env, io: &mut Io) {
                 match self { $(Step::$Variant(step) => step.run(env, io),)* }
             }
+            fn run_beside(&self, env: &Env, io: &mut Io, beside: Beside) {
+                match self { $(Step::$Variant(step) => step.run_beside(env, io, beside),)* }
+            }
             fn scratch_bytes(&self, threads: usize) -> usize {
                 match self { $(Step::$Variant(step) => step.scratch_bytes(threads),)* }
             }
@@ -49,6 +54,29 @@ macro_rules! steps {
             fn from(step: $Step) -> Step { Step::$Variant(Box::new(step)) }
         })*
     };
+}
+
+impl Step {
+    /// The product as it is cut into tiles beside `first`, another product of the same left operand; `None` if they cannot
+    /// be computed together.
+    pub fn shape_beside(&self, first: &Step) -> Option<Shape> {
+        match (self, first) {
+            (Step::Dense(step), Step::Dense(_)) => step.shape(),
+            (Step::BlockProduct(step), Step::BlockProduct(first)) => {
+                (step.rounding() == first.rounding()).then(|| step.shape())
+            }
+            _ => None,
+        }
+    }
+
+    /// Adopts the grid of several products, or again that of this one alone.
+    pub fn join(&mut self, grid: Option<Grid>) {
+        match self {
+            Step::Dense(step) => step.join(grid),
+            Step::BlockProduct(step) => step.join(grid),
+            _ => {}
+        }
+    }
 }
 
 steps! {

@@ -19,7 +19,15 @@ use std::sync::{Arc, OnceLock};
 
 /// The compiler's target for GPUs. Offsets in buffers are multiples of [`ALIGNMENT`].
 pub const TARGET: Target = Target {
-    passes: Passes { growing: false, layout: false, quantized: false, weights: false, winograd: false, ..Passes::ALL },
+    passes: Passes {
+        beside: false,
+        growing: false,
+        layout: false,
+        quantized: false,
+        weights: false,
+        winograd: false,
+        ..Passes::ALL
+    },
     takes_epilogue: |op| matches!(op, Api(Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_))),
     reads,
     computes_halves: true,
@@ -117,7 +125,7 @@ impl Plan {
         let mut parts = Parts { graph, device, memory: &memory, parameters: Vec::new(), unbuilt: Vec::new() };
         let (mut steps, mut listings) = (Vec::new(), Vec::new());
         for (index, lowered) in lowered.into_iter().enumerate().filter(|(index, _)| !memory.views()[*index]) {
-            listings.push(StepListing { computes: Computes::Node(index as u32), kernel: kernels(&lowered).into() });
+            listings.push(StepListing { computes: Computes::node(index), kernel: kernels(&lowered).into() });
             let first = parts.unbuilt.len();
             for dispatch in lowered.dispatches {
                 parts.add(index, dispatch)?;

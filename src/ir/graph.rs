@@ -168,6 +168,9 @@ pub struct Graph {
     pub outputs: Vec<(String, ValueId)>,
     /// Outputs that share the memory of inputs; none unless the graph's user requests it.
     pub growing: Vec<Growing>,
+    /// The nodes that are computed in the same step as the node before them, ascending. Set by the compiler's last pass;
+    /// usually empty.
+    pub beside: Vec<usize>,
 }
 
 impl Graph {

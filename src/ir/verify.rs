@@ -52,6 +52,13 @@ impl Graph {
                 assert!(node.outputs.len() == 1 && result == outputs, "{name}: the epilogue keeps the result's form");
             }
         }
+        for &index in &self.beside {
+            let (node, before) = (&self.nodes[index], &self.nodes[index - 1]);
+            assert_eq!(node.inputs[0], before.inputs[0], "nodes of one step have one left operand");
+            let first = (0..index).rev().find(|index| self.beside.binary_search(index).is_err()).expect("a first node");
+            let others = self.nodes[first..index].iter().flat_map(|node| &node.outputs);
+            others.for_each(|id| assert!(node.reads().all(|read| read != id), "%{} is read in its own step", id.0));
+        }
         self.verify_outputs(&defined);
     }
 

@@ -46,8 +46,13 @@ pub struct Cutting {
 impl Cutting {
     /// The tiles for `threads` threads.
     pub fn grid(&self, isa: Isa, threads: usize) -> Grid {
+        partition(&self.shape(isa), threads)
+    }
+
+    /// The product as it is cut into tiles.
+    pub fn shape(&self, isa: Isa) -> Shape {
         let tile = tile_size(isa);
-        let shape = Shape {
+        Shape {
             batches: self.batches,
             size: self.size,
             tile: [tile.rows, tile.cols],
@@ -59,8 +64,7 @@ impl Cutting {
             // Copied elements are read, written and read again.
             left_bytes: if self.copies_rows { 12 } else { 4 },
             right_bytes: if self.packs_columns { 12 } else { 4 },
-        };
-        partition(&shape, threads)
+        }
     }
 
     /// Scratch length in floats that [`Product::compute`] needs for a tile of `grid`.

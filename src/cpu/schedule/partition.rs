@@ -48,6 +48,11 @@ impl Cut {
         Cut { count: self.count * factor, unit: self.unit * factor, parts: self.parts }
     }
 
+    /// What the lengths of parts are multiples of.
+    pub fn unit(self) -> usize {
+        self.unit
+    }
+
     /// Number of parts.
     pub fn parts(self) -> usize {
         self.parts
@@ -93,7 +98,7 @@ impl Grid {
 }
 
 /// A product to share between threads. Sizes are in elements unless stated otherwise.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     /// Number of products.
     pub batches: usize,
@@ -137,6 +142,19 @@ const MIN_ROWS: usize = 4;
 const MORE: usize = 6;
 
 impl Shape {
+    /// The product that has the columns of both, side by side; `None` if they differ in more than columns and epilogues.
+    pub fn beside(self, other: Shape) -> Option<Shape> {
+        let ([rows, cols, depth], [_, more, _]) = (self.size, other.size);
+        let joint = Shape {
+            size: [rows, cols.next_multiple_of(self.tile[1]) + more, depth],
+            area: self.area.min(other.area),
+            finishes: self.finishes || other.finishes,
+            ..self
+        };
+        let alike = Shape { size: joint.size, area: joint.area, finishes: joint.finishes, ..other };
+        (joint == alike && other.size == [rows, more, depth]).then_some(joint)
+    }
+
     /// The estimated time of `grid`, in nanoseconds.
     fn time(&self, grid: &Grid, threads: usize) -> f64 {
         let [m, n, k] = self.size.map(|size| size as f64);

@@ -252,9 +252,14 @@ impl Threads {
         self.split_dyn(items, grain, cost, &work);
     }
 
-    fn split_dyn(&self, items: usize, grain: usize, cost: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
+    /// The ranges for [`split`](Self::split).
+    pub fn cut(&self, items: usize, grain: usize, cost: usize) -> Cut {
         let worthwhile = items.saturating_mul(cost) / MIN_PARALLEL_COST;
-        let cut = Cut::for_threads(items, grain, worthwhile, self.count());
+        Cut::for_threads(items, grain, worthwhile, self.count())
+    }
+
+    fn split_dyn(&self, items: usize, grain: usize, cost: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
+        let cut = self.cut(items, grain, cost);
         if self.count() > 1 && cut.parts() > 1 {
             self.share_dyn(cut.parts(), &|part| work(cut.range(part)));
         } else if items > 0 {

@@ -129,16 +129,8 @@ pub fn for_each_chunk_with<T: Send, S: Send>(
     scratch: &mut [S],
     work: impl Fn(usize, &mut [T], &mut [S]) + Sync,
 ) {
-    if out.is_empty() {
-        return;
-    }
-    assert!(out.len().is_multiple_of(unit), "{} elements in units of {unit}", out.len());
-    let units = out.len() / unit;
-    let out = SharedMut::new(out);
-    split_with(threads, units, grain, cost, scratch, |range, scratch| {
-        // SAFETY: `split` covers every unit once, so the ranges are disjoint.
-        work(range.start, unsafe { out.range(range.start * unit..range.end * unit) }, scratch);
-    });
+    let own = PerThread::new(threads, scratch);
+    for_each_chunk(threads, out, unit, grain, cost, |first, part| own.with(|scratch| work(first, part, scratch)));
 }
 
 /// Calls `work` with blocks of neighboring columns of the `matrices` matrices `[rows, columns]` in `out`, in parallel if

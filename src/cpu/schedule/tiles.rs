@@ -1,4 +1,5 @@
-//! Hands out disjoint parts of one buffer to threads, without locks, and without `unsafe` in callers.
+//! Hands out disjoint parts of one buffer to threads, without locks, and without `unsafe` in callers. The tiles of
+//! several products with the same rows can be [shared together](Together).
 
 use super::partition::{Cut, Grid};
 use super::pool::Threads;
@@ -50,54 +51,179 @@ pub struct Tiles<'a, T> {
 unsafe impl<T: Send> Sync for Tiles<'_, T> {}
 
 impl<'a, T> Tiles<'a, T> {
-    /// Cuts all of `matrices` in `buffer` into the tiles of `grid`.
+    /// Cuts all of `matrices` in `buffer` into the tiles of `grid`. If they are shared together with others, it is the
+    /// grid of all of them.
     ///
     /// # Panics
     /// If the matrices overlap or exceed the buffer.
     pub fn new(buffer: &'a mut [T], matrices: Matrices, grid: Grid) -> Tiles<'a, T> {
         assert!(matrices.is_disjoint_within(buffer.len()), "{matrices:?} in {} elements", buffer.len());
-        let covers = |cut: Cut, count: usize| cut.parts() > 0 && cut.range(cut.parts() - 1).end == count;
-        assert!(covers(grid.rows, matrices.rows) && covers(grid.cols, matrices.cols), "{grid:?} of {matrices:?}");
         Tiles { base: buffer.as_mut_ptr(), matrices, grid, owner: PhantomData }
     }
 
-    /// Number of tiles.
-    pub fn count(&self) -> usize {
-        let m = &self.matrices;
-        if m.rows == 0 || m.cols == 0 { 0 } else { m.batches * self.grid.tiles() }
-    }
-
     /// Calls `work` with every tile, and with this thread's share of `scratch`, exclusive until `work` returns. `cost`
-    /// is that of all tiles together, in multiply-adds.
-    pub fn share(
+    /// is that of all tiles together, in multiply-adds. All tiles are done when this returns.
+    ///
+    /// # Panics
+    /// If the grid is not that of all matrices.
+    pub fn share<'b>(
         self,
-        threads: &Threads,
+        beside: impl Into<Beside<'b>>,
         cost: usize,
         scratch: &mut [f32],
         work: impl Fn(&mut Tile<T>, &mut [f32]) + Sync,
     ) where
         T: Send,
     {
+        let (beside, Tiles { matrices, grid, .. }) = (beside.into(), &self);
+        let start = beside.start(grid.cols.unit());
+        let Beside { threads, before, left, next } = beside;
         let own = PerThread::new(threads, scratch);
-        threads.share(self.count(), cost, |index| {
-            // SAFETY: `share` passes every number below the count once.
-            let mut tile = unsafe { self.tile(index) };
+        let compute = |batch, rows, cols| {
+            // SAFETY: `Together` asks for each part of the matrices once.
+            let mut tile = unsafe { self.tile(batch, rows, cols) };
             own.with(|scratch| work(&mut tile, scratch));
-        });
+        };
+        let product = Neighbor {
+            size: [matrices.batches, matrices.rows],
+            grid: *grid,
+            cols: start..start + matrices.cols,
+            cost: cost.saturating_add(before.as_ref().map_or(0, |before| before.0.cost)),
+            left,
+            compute: &compute,
+            before: before.map(|before| before.0),
+        };
+        match next {
+            Some(next) => next(Some(Together(&product))),
+            None => Together(&product).share(threads),
+        }
     }
 
-    /// The tile at `index`, in the order of batches, rows, columns.
+    /// A part of the matrix `batch`.
     ///
     /// # Safety
-    /// The tile must exist and be requested only once.
-    unsafe fn tile(&self, index: usize) -> Tile<'_, T> {
-        let (m, across) = (&self.matrices, self.grid.cols.parts());
-        let (batch, index) = (index / self.grid.tiles(), index % self.grid.tiles());
-        let (rows, cols) = (self.grid.rows.range(index / across), self.grid.cols.range(index % across));
+    /// No element of it may be requested again.
+    unsafe fn tile(&self, batch: usize, rows: Range<usize>, cols: Range<usize>) -> Tile<'_, T> {
+        let m = &self.matrices;
+        assert!(batch < m.batches && rows.end <= m.rows && cols.end <= m.cols, "{batch}, {rows:?}, {cols:?} of {m:?}");
         let offset = batch * m.batch_stride + rows.start * m.row_stride + cols.start;
         // SAFETY: `new` checked that every element of the matrices is in the buffer.
         let base = unsafe { self.base.add(offset) };
         Tile { base, offset, row_stride: m.row_stride, batch, rows, cols, owner: PhantomData }
+    }
+}
+
+/// The tiles of a product, and of those before it.
+struct Neighbor<'a> {
+    /// Number of matrices, and rows of each.
+    size: [usize; 2],
+    /// The grid of the columns of all products, which begin at multiples of its unit.
+    grid: Grid,
+    /// The own columns among those of all.
+    cols: Range<usize>,
+    /// The cost of all.
+    cost: usize,
+    left: &'a [f32],
+    /// Computes these rows and columns of a matrix.
+    compute: &'a (dyn Fn(usize, Range<usize>, Range<usize>) + Sync),
+    before: Option<&'a Neighbor<'a>>,
+}
+
+/// The tiles of products with the same rows, for one section of the threads. Their columns are cut together, as if they
+/// were side by side in one matrix: every thread gets its share of all of them, even of products that are too small to
+/// be shared.
+///
+/// A list on the stack: each product adds itself and hands the list to the [next](Beside::new) one. It is not `Clone`, and
+/// tiles are handed out once.
+pub struct Together<'a>(&'a Neighbor<'a>);
+
+impl Together<'_> {
+    /// Computes all tiles.
+    ///
+    /// # Panics
+    /// If the grid of the last product is not that of all products, or these have different numbers of rows.
+    pub fn share(self, threads: &Threads) {
+        let (Neighbor { size: [batches, rows], grid, cols, cost, .. }, last) = (self.0, self.0);
+        let covers = |cut: Cut, count: usize| cut.parts() > 0 && cut.range(cut.parts() - 1).end == count;
+        assert!(covers(grid.rows, *rows) && covers(grid.cols, cols.end), "{grid:?} of {rows} rows, {cols:?}");
+        let all = || std::iter::successors(Some(last), |product| product.before);
+        let fits = |one: &Neighbor| one.size == last.size && one.cols.start.is_multiple_of(grid.cols.unit());
+        assert!(all().all(fits), "products with different rows");
+        let (tiles, across) = (grid.tiles(), grid.cols.parts());
+        let count = if *rows == 0 || cols.end == 0 { 0 } else { batches * tiles };
+        threads.share(count, *cost, |index| {
+            let (batch, index) = (index / tiles, index % tiles);
+            let (rows, cols) = (grid.rows.range(index / across), grid.cols.range(index % across));
+            last.compute(batch, &rows, &cols);
+        });
+    }
+}
+
+impl Neighbor<'_> {
+    /// Computes these rows and columns, of which the products before have the first ones. In the order in which the
+    /// products were made: their weights often lie one behind the other, and are prefetched beyond their end.
+    fn compute(&self, batch: usize, rows: &Range<usize>, cols: &Range<usize>) {
+        let (own, part) = (&self.cols, cols.start.max(self.cols.start)..cols.end.min(self.cols.end));
+        if let Some(before) = self.before.filter(|_| cols.start < own.start) {
+            before.compute(batch, rows, cols);
+        }
+        if !part.is_empty() {
+            (self.compute)(batch, rows.clone(), part.start - own.start..part.end - own.start);
+        }
+    }
+}
+
+/// Takes the products so far, adds others, and shares all of them.
+type Next<'a> = dyn FnMut(Option<Together>) + 'a;
+
+/// With what the tiles of a product are shared.
+pub struct Beside<'a> {
+    /// The threads.
+    pub threads: &'a Threads,
+    /// The products before this one.
+    before: Option<Together<'a>>,
+    /// The left operand as the products multiply it, for those after this one.
+    left: &'a [f32],
+    /// Continues with the products after this one; `None` if it is the only one.
+    next: Option<&'a mut Next<'a>>,
+}
+
+impl<'a> From<&'a Threads> for Beside<'a> {
+    fn from(threads: &'a Threads) -> Beside<'a> {
+        Beside { threads, before: None, left: &[], next: None }
+    }
+}
+
+impl<'a> Beside<'a> {
+    /// Shares the tiles of a product together with those `before`, and with those that `next` adds.
+    pub fn new(threads: &'a Threads, before: Option<Together<'a>>, next: &'a mut Next<'a>) -> Beside<'a> {
+        Beside { before, next: Some(next), ..Beside::from(threads) }
+    }
+
+    /// Adds nothing.
+    pub fn pass(self) {
+        if let Some(next) = self.next {
+            next(self.before);
+        }
+    }
+
+    /// Where the columns of this product start among those of all, in a grid with this unit.
+    pub fn start(&self, unit: usize) -> usize {
+        self.before.as_ref().map_or(0, |before| before.0.cols.end.next_multiple_of(unit))
+    }
+
+    /// Hands the left operand, as this product multiplies it, to those after it.
+    pub fn with_left<'b>(self, left: &'b [f32]) -> Beside<'b>
+    where
+        'a: 'b,
+    {
+        let next = self.next.map(|next| next as &mut Next<'b>);
+        Beside { threads: self.threads, before: self.before, left, next }
+    }
+
+    /// The left operand as the products before this one multiply it; `None` if this is the first one.
+    pub fn prepared(&self) -> Option<&'a [f32]> {
+        self.before.as_ref().map(|before| before.0.left)
     }
 }
 
@@ -115,17 +241,7 @@ pub struct Tile<'a, T> {
     owner: PhantomData<&'a mut [T]>,
 }
 
-impl<'a, T> Tile<'a, T> {
-    /// All of `buffer` as a tile of `rows` by `cols`.
-    ///
-    /// # Panics
-    /// If the buffer is too short.
-    pub fn whole(buffer: &'a mut [T], rows: usize, cols: usize) -> Tile<'a, T> {
-        assert!(rows.checked_mul(cols).is_some_and(|wanted| wanted <= buffer.len()));
-        let base = buffer.as_mut_ptr();
-        Tile { base, offset: 0, row_stride: cols, batch: 0, rows: 0..rows, cols: 0..cols, owner: PhantomData }
-    }
-
+impl<T> Tile<'_, T> {
     /// Row `row` of the tile, counted from its top.
     #[inline]
     pub fn row(&mut self, row: usize) -> &mut [T] {
@@ -170,21 +286,19 @@ mod tests {
             Matrices { batches: 1, batch_stride: 0, rows: 9, row_stride: 11, cols: 3 },
             Matrices { batches: 0, batch_stride: 0, rows: 9, row_stride: 11, cols: 3 },
         ];
+        let threads = Threads::new(2).unwrap();
         for m in cases {
             for (rows, cols) in [(1, 1), (2, 3), (100, 100)] {
                 let mut buffer = vec![0; 128];
                 let grid = Grid { rows: Cut::at_most(m.rows, 1, rows), cols: Cut::at_most(m.cols, 1, cols) };
-                let tiles = Tiles::new(&mut buffer, m, grid);
-                for index in 0..tiles.count() {
-                    // SAFETY: each tile is requested once.
-                    let mut tile = unsafe { tiles.tile(index) };
+                Tiles::new(&mut buffer, m, grid).share(&threads, 1 << 20, &mut [], |tile, _| {
                     for row in 0..tile.rows.len() {
                         let (b, r, c) = (tile.batch, tile.rows.start + row, tile.cols.start);
                         for (i, x) in tile.row(row).iter_mut().enumerate() {
                             *x += 1 + b * 10000 + r * 100 + c + i;
                         }
                     }
-                }
+                });
                 for b in 0..m.batches {
                     for r in 0..m.rows {
                         for c in 0..m.cols {

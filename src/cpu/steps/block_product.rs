@@ -2,7 +2,6 @@
 
 use super::epilogue::{EpilogueStep, Following, is_vector_along};
 use super::{Env, Run};
-use crate::cpu::costs::MULTIPLY_ADD;
 use crate::cpu::kernels::float::Floats;
 use crate::cpu::memory::Io;
 use crate::cpu::product::blocks::BlockPanels;
@@ -12,9 +11,9 @@ use crate::cpu::product::finish::{Addend, ProductEpilogue, Tail};
 use crate::cpu::product::frame::{Cutting, Product};
 use crate::cpu::product::matrix::{Matrix, StridedMatrix};
 use crate::cpu::product::rows::Rows;
-use crate::cpu::product::tile::tile_size;
 use crate::cpu::schedule::partition::{Cut, Grid, Shape, partition};
-use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
+use crate::cpu::schedule::pool::Threads;
+use crate::cpu::schedule::tiles::{Beside, Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::memory::Buffer;
 use crate::shape::Descriptor;
@@ -36,6 +35,12 @@ const SPEED: usize = 4;
 
 /// Multiply-adds in the time of rounding one element to 24 bits: 0.6 ns with AVX-512, 0.75 with AVX2.
 const ROUNDING: usize = 48;
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has had rows rounded.
+    pub static ROUNDINGS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
 
 /// A compiled product with 4-bit or 8-bit weights, and the element-wise operators on its output.
 pub struct BlockProductStep {
@@ -70,23 +75,21 @@ impl BlockProductStep {
     }
 
     fn cut(&self) -> Grid {
-        let tile = tile_size(self.isa);
-        if !self.stays_packed() {
-            return self.cutting().grid(self.isa, self.threads);
+        partition(&self.shape(), self.threads)
+    }
+
+    /// Adopts the grid of several products, or again that of this one alone.
+    pub fn join(&mut self, grid: Option<Grid>) {
+        self.grid = grid.unwrap_or_else(|| self.cut());
+    }
+
+    /// The product as it is cut into tiles.
+    pub fn shape(&self) -> Shape {
+        let floats = self.cutting().shape(self.isa);
+        match self.stays_packed() {
+            true => Shape { most: MOST, area: MOST_SUMS, finishes: true, left_bytes: 4, right_bytes: 1, ..floats },
+            false => floats,
         }
-        let shape = Shape {
-            batches: 1,
-            size: self.size,
-            tile: [tile.rows, tile.cols],
-            unit: 1,
-            most: MOST,
-            area: MOST_SUMS,
-            finishes: true,
-            multiply_add: MULTIPLY_ADD,
-            left_bytes: 4,
-            right_bytes: 1,
-        };
-        partition(&shape, self.threads)
     }
 
     fn cutting(&self) -> Cutting {
@@ -105,7 +108,7 @@ impl BlockProductStep {
     }
 
     /// How the rows are rounded, if they are.
-    fn rounding(&self) -> Option<Rounding> {
+    pub fn rounding(&self) -> Option<Rounding> {
         self.stays_packed().then(|| self.panels.rounding(self.size[2], self.rounds_rows))
     }
 
@@ -120,17 +123,32 @@ impl BlockProductStep {
         sums.next_multiple_of(16) + self.cutting().scratch_len(self.isa, &self.grid)
     }
 
-    fn multiply(&self, env: &Env, a: &[f32], bias: Option<&[f32]>, tail: Tail, out: &mut [f32], scratch: &mut [f32]) {
+    fn multiply(
+        &self,
+        beside: Beside,
+        a: &[f32],
+        bias: Option<&[f32]>,
+        tail: Tail,
+        out: &mut [f32],
+        scratch: &mut [f32],
+    ) {
         let [rows, cols, depth] = self.size;
-        let (rounded, scratch) = scratch.split_at_mut(self.rounded_len());
-        if let Some(rounding) = self.rounding() {
-            self.round_rows(env, a, rounding, rounded, scratch);
-        }
+        let (own, scratch) = scratch.split_at_mut(self.rounded_len());
+        let rounded: &[f32] = if let Some(rounded) = beside.prepared() {
+            rounded
+        } else {
+            if let Some(rounding) = self.rounding() {
+                #[cfg(test)]
+                ROUNDINGS.set(ROUNDINGS.get() + 1);
+                self.round_rows(beside.threads, a, rounding, own, scratch);
+            }
+            own
+        };
         let matrices = Matrices { batches: 1, batch_stride: rows * cols, rows, row_stride: cols, cols };
         let work = rows * cols * depth / if self.rounds_rows { SPEED } else { 1 };
         let addend = bias.map(|data| Addend { data, row_stride: 0, col_stride: 1, beta: 1.0 });
         let epilogue = ProductEpilogue { alpha: 1.0, addend, tail };
-        Tiles::new(out, matrices, self.grid).share(env.threads, work, scratch, |tile, scratch| {
+        Tiles::new(out, matrices, self.grid).share(beside.with_left(rounded), work, scratch, |tile, scratch| {
             let rows = StridedMatrix { data: Floats::F32(a), lane_stride: depth, depth_stride: 1 };
             let (rows, columns) = (Rows::Matrix(Matrix::Strided(rows)), Columns::Blocks(&self.panels));
             let floats = Product { isa: self.isa, depth, rows, columns };
@@ -142,12 +160,12 @@ impl BlockProductStep {
     }
 
     /// Rounds all rows into `rounded`, once for all tiles. With fewer rows than threads, blocks are shared too.
-    fn round_rows(&self, env: &Env, a: &[f32], rounding: Rounding, rounded: &mut [f32], scratch: &mut [f32]) {
-        let ([rows, _, depth], len, threads) = (self.size, rounding.row_len(), env.threads.count());
+    fn round_rows(&self, threads: &Threads, a: &[f32], rounding: Rounding, rounded: &mut [f32], scratch: &mut [f32]) {
+        let ([rows, _, depth], len, count) = (self.size, rounding.row_len(), threads.count());
         let matrices = Matrices { batches: 1, batch_stride: rows * len, rows, row_stride: len, cols: len };
-        let cols = Cut::new(len, rounding.block_len(), threads.div_ceil(rows.max(1)));
-        let grid = Grid { rows: Cut::new(rows, 1, 4 * threads), cols };
-        Tiles::new(rounded, matrices, grid).share(env.threads, rows * depth * ROUNDING, scratch, |tile, _| {
+        let cols = Cut::new(len, rounding.block_len(), count.div_ceil(rows.max(1)));
+        let grid = Grid { rows: Cut::new(rows, 1, 4 * count), cols };
+        Tiles::new(rounded, matrices, grid).share(threads, rows * depth * ROUNDING, scratch, |tile, _| {
             let depth_at = |place: usize| depth.min(place.div_ceil(rounding.block_len()) * rounding.block);
             let own = depth_at(tile.cols.start)..depth_at(tile.cols.end);
             for index in 0..tile.rows.len() {
@@ -198,13 +216,17 @@ impl Run for BlockProductStep {
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
+        self.run_beside(env, io, env.threads.into());
+    }
+
+    fn run_beside(&self, env: &Env, io: &mut Io, beside: Beside) {
         assert!(env.isa == self.isa && env.threads.count() <= self.threads);
         let (epilogue, threads) = (&self.epilogue, env.threads.count());
         let a = io.input::<f32>(0);
         let bias = epilogue.addend().and_then(|operand| io.optional::<f32>(operand));
         let (out, scratch) = (io.output::<f32>(), io.scratch::<f32>());
         let (registers, scratch) = scratch.split_at_mut(epilogue.scratch_len(threads));
-        epilogue.with_tail(env, io, registers, |tail| self.multiply(env, a, bias, tail, out, scratch));
+        epilogue.with_tail(env, io, registers, |tail| self.multiply(beside, a, bias, tail, out, scratch));
     }
 
     fn scratch_bytes(&self, threads: usize) -> usize {

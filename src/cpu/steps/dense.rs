@@ -10,6 +10,8 @@ use super::{Env, Run};
 use crate::cpu::kernels::float::Floats;
 use crate::cpu::memory::Io;
 use crate::cpu::product::panels::Panels;
+use crate::cpu::schedule::partition::{Grid, Shape};
+use crate::cpu::schedule::tiles::Beside;
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
@@ -69,10 +71,36 @@ impl DenseStep {
     ) -> Result<DenseStep> {
         let output = following.output;
         let epilogue = EpilogueStep::new(following, |strides| shape.take_addend(strides, &output.sizes()));
-        let mut packed = Vec::new();
-        let plan = Planning { env, halves: right == DataType::Float16, winograd, finishes: epilogue.finishes() };
-        let dense = Box::new(plan.dense(shape, constants, &mut packed)?);
-        Ok(DenseStep { dense, right, epilogue, packed })
+        let (mut packed, isa, threads) = (Vec::new(), env.isa, env.threads.count());
+        let dense = match shape {
+            DenseShape::Matmul(shape) => {
+                let packs = packs(&shape);
+                let halves = right == DataType::Float16;
+                let mut step = MatmulStep::new(isa, threads, shape, halves, epilogue.finishes());
+                for (index, weights) in constants.into_iter().enumerate().filter(|(index, _)| packs[*index]) {
+                    if let Some(weights) = weights {
+                        step.prepack(index, weights)?;
+                        packed.push(index);
+                    }
+                }
+                Dense::Matmul(step)
+            }
+            DenseShape::Conv2d(shape) => {
+                let winograd = if winograd { shape.winograd() } else { None };
+                let mut step = Conv2dStep::new(isa, threads, shape, epilogue.finishes());
+                if let [_, Some(filter)] = constants {
+                    step.prepack(filter, winograd)?;
+                    packed.push(1);
+                }
+                Dense::Conv2d(step)
+            }
+            DenseShape::ConvTranspose2d(shape) => {
+                let [_, filter] = constants;
+                packed.extend(filter.is_some().then_some(1));
+                Dense::ConvTranspose2d(ConvTranspose2dStep::new(isa, threads, shape, filter)?)
+            }
+        };
+        Ok(DenseStep { dense: Box::new(dense), right, epilogue, packed })
     }
 
     /// Adapts the step to other sizes, keeping the packed constants; returns `false` if the step must be rebuilt.
@@ -88,6 +116,18 @@ impl DenseStep {
         let output = following.output;
         let fits = self.epilogue.resize(following, |strides| shape.take_addend(strides, &output.sizes()));
         fits && self.dense.resize(shape, constants, winograd)
+    }
+
+    /// The product as it is cut into tiles beside others; `None` for products that must be alone.
+    pub fn shape(&self) -> Option<Shape> {
+        if let Dense::Matmul(step) = &*self.dense { step.shape() } else { None }
+    }
+
+    /// Adopts the grid of several products, or again that of this one alone.
+    pub fn join(&mut self, grid: Option<Grid>) {
+        if let Dense::Matmul(step) = &mut *self.dense {
+            step.join(grid);
+        }
     }
 
     /// Operands that the step keeps packed copies of.
@@ -111,6 +151,10 @@ impl Run for DenseStep {
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
+        self.run_beside(env, io, env.threads.into());
+    }
+
+    fn run_beside(&self, env: &Env, io: &mut Io, beside: Beside) {
         let (epilogue, threads) = (&self.epilogue, env.threads.count());
         // A packed operand has no memory of its own.
         let left = io.optional::<f32>(0);
@@ -123,7 +167,7 @@ impl Run for DenseStep {
         let (out, scratch) = (io.output::<f32>(), io.scratch::<f32>());
         let (registers, scratch) = scratch.split_at_mut(epilogue.scratch_len(threads));
         epilogue.with_tail(env, io, registers, |tail| match &*self.dense {
-            Dense::Matmul(step) => step.run(env, (left, right), addend, tail, out, scratch),
+            Dense::Matmul(step) => step.run(env.isa, beside, (left, right), addend, tail, out, scratch),
             Dense::Conv2d(step) => step.run(env, [left, filter], addend, tail, out, scratch),
             Dense::ConvTranspose2d(step) => step.run(env, [left, filter], addend, tail, out, scratch),
         });
@@ -147,56 +191,12 @@ impl Run for DenseStep {
     }
 }
 
-/// The context for planning a product.
-struct Planning<'a> {
-    env: &'a Env<'a>,
-    /// Whether the right operand is float16, and not a constant.
-    halves: bool,
-    winograd: bool,
-    /// Whether results need operations that do not run in registers.
-    finishes: bool,
-}
-
-impl Planning<'_> {
-    fn dense(&self, shape: DenseShape, [a, b]: [Option<Weights>; 2], packed: &mut Vec<usize>) -> Result<Dense> {
-        let (isa, threads) = (self.env.isa, self.env.threads.count());
-        Ok(match shape {
-            DenseShape::Matmul(shape) => {
-                let (pack_a, pack_b) = (packs_a(&shape), packs_b(&shape));
-                let mut step = MatmulStep::new(isa, threads, shape, self.halves, self.finishes);
-                if let Some(a) = a.filter(|_| pack_a) {
-                    step.prepack_a(a)?;
-                    packed.push(0);
-                }
-                if let Some(b) = b.filter(|_| pack_b) {
-                    step.prepack_b(b)?;
-                    packed.push(1);
-                }
-                Dense::Matmul(step)
-            }
-            DenseShape::Conv2d(shape) => {
-                let winograd = if self.winograd { shape.winograd() } else { None };
-                let mut step = Conv2dStep::new(isa, threads, shape, self.finishes);
-                if let Some(filter) = b {
-                    step.prepack(filter, winograd)?;
-                    packed.push(1);
-                }
-                Dense::Conv2d(step)
-            }
-            DenseShape::ConvTranspose2d(shape) => {
-                packed.extend(b.is_some().then_some(1));
-                Dense::ConvTranspose2d(ConvTranspose2dStep::new(isa, threads, shape, b)?)
-            }
-        })
-    }
-}
-
 impl Dense {
     fn resize(&mut self, shape: DenseShape, constants: [bool; 2], winograd: bool) -> bool {
         match (self, shape) {
             (Dense::Matmul(step), DenseShape::Matmul(shape)) => {
-                let packs = [constants[0] && packs_a(&shape), constants[1] && packs_b(&shape)];
-                packs == step.packs_operands() && step.resize(shape)
+                let packs = packs(&shape);
+                [0, 1].map(|index| constants[index] && packs[index]) == step.packs_operands() && step.resize(shape)
             }
             (Dense::Conv2d(step), DenseShape::Conv2d(shape)) => {
                 let winograd = if winograd && constants[1] { shape.winograd() } else { None };
@@ -221,17 +221,13 @@ impl DenseShape {
     }
 }
 
-/// Whether `b` is worth packing: everything but a vector is. A transposed matrix multiplied with one row could be read
-/// in place instead, but `npm run bench -- kernels` shows no speedup for 1024 x 1024 and for 768 x 50257, and graphs
-/// of one model for one row and for many rows could then not share the matrix.
-fn packs_b(shape: &MatmulShape) -> bool {
-    shape.n > 1
-}
-
-/// Whether `a` is worth packing. A vector is not, nor is a matrix with contiguous rows that is multiplied with one
-/// column: it is read once, in place.
-fn packs_a(shape: &MatmulShape) -> bool {
-    shape.m > 1 && !(shape.n == 1 && shape.a.col == 1 && shape.a.row != 1)
+/// Which operands are worth packing. A vector is not, nor is a left matrix with contiguous rows that is multiplied with one
+/// column: it is read once, in place. A transposed right matrix that is multiplied with one row could be read in place,
+/// too, but `npm run bench -- kernels` shows no speedup for 1024 x 1024 and for 768 x 50257, and graphs of one model for one
+/// row and for many rows could then not share the matrix.
+fn packs(shape: &MatmulShape) -> [bool; 2] {
+    let is_column = shape.n == 1;
+    [shape.m > 1 && !(is_column && shape.a.col == 1 && shape.a.row != 1), shape.n > 1]
 }
 
 /// The parameters of `matmul()`.

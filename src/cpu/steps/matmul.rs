@@ -1,6 +1,5 @@
 //! Matrix products: `matmul` and `gemm` of the draft.
 
-use super::Env;
 use crate::cpu::kernels::float::Floats;
 use crate::cpu::product::columns::Columns;
 use crate::cpu::product::finish::{Addend, ProductEpilogue, Tail};
@@ -10,9 +9,9 @@ use crate::cpu::product::panels::{Layout, Panels, depth_block, depth_blocks};
 use crate::cpu::product::rows::{Rows, copied_len};
 use crate::cpu::product::tile::tile_size;
 use crate::cpu::product::vector::dot_lanes;
-use crate::cpu::schedule::partition::Grid;
-use crate::cpu::schedule::shared::{for_each_chunk, for_each_chunk_with};
-use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
+use crate::cpu::schedule::partition::{Cut, Grid, Shape};
+use crate::cpu::schedule::shared::for_each_chunk;
+use crate::cpu::schedule::tiles::{Beside, Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::Weights;
 use crate::error::Result;
@@ -248,6 +247,17 @@ impl MatmulStep {
         }
     }
 
+    /// The product as it is cut into tiles beside others; `None` for products that must be alone.
+    pub fn shape(&self) -> Option<Shape> {
+        let is_simple = self.packs_operands() == [false, true] && !self.swapped && self.shape.n > 0;
+        is_simple.then(|| self.cutting().shape(self.isa))
+    }
+
+    /// Adopts the grid of several products, or again that of this one alone.
+    pub fn join(&mut self, grid: Option<Grid>) {
+        self.grid = grid.filter(|_| !self.is_stream()).unwrap_or_else(|| self.cut());
+    }
+
     fn cutting(&self) -> Cutting {
         let MatmulShape { m, k, n, .. } = *self.shape;
         Cutting {
@@ -271,26 +281,13 @@ impl MatmulStep {
         if self.swapped { [right, left] } else { [left, right] }
     }
 
-    /// Packs a constant `a`; [`run`](Self::run) no longer reads its elements.
+    /// Packs a constant `a` (`operand` 0) or `b`; [`run`](Self::run) no longer reads its elements.
     ///
     /// # Errors
     /// An `UnknownError` if there is not enough memory for the packed copy, an `OperationError` if mapped weights
     /// cannot be read.
-    pub fn prepack_a(&mut self, a: Weights) -> Result<()> {
-        self.prepack(self.swapped as usize, a)
-    }
-
-    /// Packs a constant `b`; [`run`](Self::run) no longer reads its elements.
-    ///
-    /// # Errors
-    /// An `UnknownError` if there is not enough memory for the packed copy, an `OperationError` if mapped weights
-    /// cannot be read.
-    pub fn prepack_b(&mut self, b: Weights) -> Result<()> {
-        self.prepack(1 - self.swapped as usize, b)
-    }
-
-    fn prepack(&mut self, side: usize, weights: Weights) -> Result<()> {
-        let shape = &self.shape;
+    pub fn prepack(&mut self, operand: usize, weights: Weights) -> Result<()> {
+        let (shape, side) = (&self.shape, operand ^ self.swapped as usize);
         let (strides, lanes) = shape.side(side);
         let [lane_stride, depth_stride] = operand_strides(side, strides);
         let (width, distinct) = ([1, tile_size(self.isa).cols][side], shape.distinct(side));
@@ -349,25 +346,27 @@ impl MatmulStep {
         if let [matrix] = packed.matrices.as_slice() { Some(matrix) } else { None }
     }
 
-    /// Computes the product. Does not read the elements of a packed operand.
+    /// Computes the product of the operands `a` and `b` and the addend `c`. Does not read the elements of a packed
+    /// operand.
     ///
     /// # Panics
-    /// If `env` differs from the one the step was planned for, or there are too few elements.
+    /// If the instruction set or the threads differ from those the step was planned for, or there are too few elements.
     pub fn run(
         &self,
-        env: &Env,
+        isa: Isa,
+        beside: Beside,
         (a, b): (Option<&[f32]>, Option<Floats>),
         c: Option<&[f32]>,
         tail: Tail,
         out: &mut [f32],
         scratch: &mut [f32],
     ) {
-        assert!(env.isa == self.isa && env.threads.count() <= self.threads);
+        assert!(isa == self.isa && beside.threads.count() <= self.threads);
         let a = a.map(Floats::F32);
         let (a, b) = if self.swapped { (b, a) } else { (a, b) };
         let shape = &self.shape;
         if self.is_stream() {
-            return self.stream(env, a, c, tail, out, scratch);
+            return self.stream(beside, a, c, tail, out, scratch);
         }
         let matrices = Matrices {
             batches: shape.batches(),
@@ -377,7 +376,7 @@ impl MatmulStep {
             cols: shape.n,
         };
         let work = matrices.batches * shape.m * shape.n * shape.k;
-        Tiles::new(out, matrices, self.grid).share(env.threads, work, scratch, |tile, scratch| {
+        Tiles::new(out, matrices, self.grid).share(beside, work, scratch, |tile, scratch| {
             let epilogue = self.epilogue(c, tail, tile.batch);
             let rows = self.rows(a, tile.batch);
             let columns = match self.matrix(1, tile.batch) {
@@ -398,22 +397,24 @@ impl MatmulStep {
     /// order in which a tile adds them.
     fn stream(
         &self,
-        env: &Env,
+        beside: Beside,
         a: Option<Floats>,
         c: Option<&[f32]>,
         tail: Tail,
         out: &mut [f32],
         scratch: &mut [f32],
     ) {
-        let (isa, k, n) = (self.isa, self.shape.k, self.shape.n);
+        let (isa, k, n, threads) = (self.isa, self.shape.k, self.shape.n, beside.threads);
         let columns = Columns::Panels(self.matrix(1, 0).expect("panels are streamed"));
         let product = Product { isa, depth: k, rows: self.rows(a, 0), columns };
         let (width, block) = (tile_size(isa).cols, depth_block(k));
         let padded = n.next_multiple_of(width);
         let (sums, scratch) = scratch.split_at_mut(self.streamed_len());
-        let cost = width * block * STREAMED;
-        for_each_chunk_with(env.threads, sums, width, 1, cost, scratch, |first, mut sums, scratch| {
-            let mut at = first * width;
+        let len = sums.len();
+        let row = Matrices { batches: 1, batch_stride: len, rows: 1, row_stride: len, cols: len };
+        let grid = Grid { rows: Cut::whole(1), cols: threads.cut(beside.start(width) + len, width, block * STREAMED) };
+        Tiles::new(sums, row, grid).share(beside, len * block * STREAMED, scratch, |tile, scratch| {
+            let (mut at, mut sums) = (tile.cols.start, tile.row(0));
             while !sums.is_empty() {
                 let (start, col) = (at / padded * block, at % padded);
                 let (now, behind) = sums.split_at_mut(sums.len().min(padded - col));
@@ -424,7 +425,7 @@ impl MatmulStep {
         });
         let (sums, epilogue) = (&*sums, self.epilogue(c, tail, 0));
         let cost = sums.len() / padded * STREAMED;
-        for_each_chunk(env.threads, out, 1, FINISHED, cost, |first, out| {
+        for_each_chunk(threads, out, 1, FINISHED, cost, |first, out| {
             for (index, out) in out.chunks_mut(FINISHED).enumerate() {
                 let first = first + index * FINISHED;
                 out.copy_from_slice(&sums[first..][..out.len()]);
@@ -492,6 +493,7 @@ fn operand_strides(side: usize, strides: &MatrixStrides) -> [usize; 2] {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Env;
     use super::super::testing::*;
     use super::*;
     use half::f16;
@@ -543,16 +545,17 @@ mod tests {
                 let halves = is_half && !pack_b;
                 let mut step = MatmulStep::new(env.isa, env.threads.count(), shape.clone(), halves, false);
                 if pack_a {
-                    step.prepack_a(weights(&a_half, &a)).unwrap();
+                    step.prepack(0, weights(&a_half, &a)).unwrap();
                 }
                 if pack_b {
-                    step.prepack_b(weights(&b_half, &b)).unwrap();
+                    step.prepack(1, weights(&b_half, &b)).unwrap();
                 }
                 let b = if is_half { Floats::F16(&b_half) } else { Floats::F32(&b) };
                 let mut out = vec![f32::NAN; exact.len()];
                 let mut scratch = vec![f32::NAN; step.scratch_len()];
                 let operands = ((!pack_a).then_some(&a[..]), (!pack_b).then_some(b));
-                step.run(env, operands, c.as_deref(), Tail::NONE, &mut out, &mut scratch);
+                let c = c.as_deref();
+                step.run(env.isa, env.threads.into(), operands, c, Tail::NONE, &mut out, &mut scratch);
                 out
             };
             on_all(run, |env, out| {
@@ -667,8 +670,9 @@ mod tests {
                 xs.iter_mut().enumerate().for_each(|(i, x)| *x += 10.0 + ((at + i) % 97) as f32);
             };
             let tail = Tail { finish: Some(&finish), ..Tail::NONE };
+            let operands = (Some(&a[..]), Some(Floats::F32(&b)));
             let scratch = &mut vec![0.0; step.scratch_len()];
-            step.run(env, (Some(&a), Some(Floats::F32(&b))), None, tail, &mut out, scratch);
+            step.run(env.isa, env.threads.into(), operands, None, tail, &mut out, scratch);
             out
         };
         on_all(run, |_, out| assert_sums(out, &wanted, k, || format!("{m} {k} {n}")));
@@ -691,7 +695,8 @@ mod tests {
             let shape = MatmulShape::plain(m, k, n);
             let step = MatmulStep::new(env.isa, env.threads.count(), shape, false, false);
             let (mut out, mut scratch) = (vec![0.0; m * n], vec![0.0; step.scratch_len()]);
-            step.run(env, (Some(&a), Some(Floats::F32(&b))), None, Tail::NONE, &mut out, &mut scratch);
+            let operands = (Some(&a[..]), Some(Floats::F32(&b)));
+            step.run(env.isa, env.threads.into(), operands, None, Tail::NONE, &mut out, &mut scratch);
             out
         };
         on_all(run, |_, out| {

@@ -36,6 +36,7 @@ pub mod triangular;
 use super::arena::Arena;
 use super::memory::Io;
 use super::schedule::pool::Threads;
+use super::schedule::tiles::Beside;
 use super::simd::Isa;
 use crate::memory::Buffer;
 use std::sync::Arc;
@@ -58,6 +59,13 @@ pub trait Run {
 
     /// Runs the step on the operands and outputs in `io`, which have the sizes that the step was created for.
     fn run(&self, env: &Env, io: &mut Io);
+
+    /// Like [`run`](Run::run), for the next of several steps that run in one another: a product shares its tiles together
+    /// with those of the others.
+    fn run_beside(&self, env: &Env, io: &mut Io, beside: Beside) {
+        self.run(env, io);
+        beside.pass();
+    }
 
     /// Bytes of scratch memory that [`run`](Run::run) needs on a pool of `threads` threads.
     fn scratch_bytes(&self, _threads: usize) -> usize {

@@ -75,6 +75,20 @@ describe('what the page of a graph says', () => {
     assert.equal(find('source', 'node', 'neg').shareText, undefined);
   });
 
+  test('nodes that one step computes have its facts', () => {
+    const steps = description.steps.map((step) => (step.node === 1 ? { ...step, node: 0, beside: [1] } : step));
+    const { items } = dataOf(viewPage({ title: 'x', description: { ...description, steps } })).sides.compiled;
+    const nodes = items.filter(({ kind }) => kind === 'node');
+    assert.equal(nodes.length, 2);
+    for (const { mark, facts } of nodes) {
+      assert.equal(mark, undefined);
+      assert.deepEqual(facts.slice(0, 2), [
+        ['Kernel', 'gemm'],
+        ['Step', 'computes 2 nodes together'],
+      ]);
+    }
+  });
+
   test('types, constants, attributes and readers', () => {
     const matmul = find('compiled', 'node', 'matmul');
     assert.deepEqual(matmul.inputs, [

@@ -36,6 +36,9 @@ function stepFacts(step, timing) {
   if (timing !== undefined) {
     facts.push(['Time', `${formatTime(timing.median)} (median), ${formatShare(timing.share)} of a run`]);
   }
+  if (step.beside !== undefined) {
+    facts.push(['Step', `computes ${formatPlural(step.beside.length + 1, 'node')} together`]);
+  }
   if (step.multiplyAdds > 0) {
     facts.push(['Multiply-adds', formatCount(step.multiplyAdds)]);
   }
@@ -131,6 +134,11 @@ function bothGraphs(description, summary) {
   const [source, compiled] = [description.source, description.compiled].map((listing) => graphData(listing, (id) => operators.get(id)));
   const compiledItems = relate(source, compiled, description);
   const stepsOf = group(description.steps, ({ node }) => node);
+  for (const step of description.steps) {
+    for (const node of step.beside ?? []) {
+      stepsOf.set(node, [step]);
+    }
+  }
   const timings =
     summary &&
     /** @type {import('./data.mjs').Total<number, import('./data.mjs').StepSummary>} */ (new Map(summary.perStep.map((timing) => [timing.index, timing])));
