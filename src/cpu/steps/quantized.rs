@@ -285,7 +285,7 @@ impl QuantizedNode<'_> {
         let convolution = Depthwise::new(level, slides, shape.output, channels, zero, element)?;
         let sum = |channel| (0..area(shape.filter)).map(|k| at(channel, k) as i32).sum();
         let order = convolution.order().map(|channel| channel.map(|c| (c, sum(c), 0)));
-        let columns = vec![self.columns(self.zero(false), order)];
+        let columns = vec![self.columns(self.zero(convolution.takes_signed()), order)];
         let output = [shape.output[0], shape.output[1] * channels];
         let convolution = Box::new(convolution);
         Ok(self.step(QuantizedMethod::Depthwise { convolution, images: shape.batches, image, output }, columns, None))
