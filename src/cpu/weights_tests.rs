@@ -6,12 +6,12 @@ use super::product::formats::ByteFormat;
 use super::schedule::pool::Threads;
 use super::simd::Isa;
 use super::steps::Env;
-use super::weights::{Weights, resident};
+use super::weights::{Weights, origins, resident};
 use crate::compile::Passes;
 use crate::dtype::DataType;
-use crate::error::ErrorKind;
-use crate::ir::{Graph, ValueId, parse};
-use crate::memory::Buffer;
+use crate::error::{ErrorKind, Result};
+use crate::ir::{Constant, Graph, ValueId, Widened, parse};
+use crate::memory::{Buffer, Mapped};
 #[cfg(target_os = "linux")]
 use crate::testing::alone;
 use crate::testing::{Tolerance, check, run_compiled, shrink, with_mapped_constants};
@@ -169,6 +169,23 @@ fn constants_are_packed_once_for_all_plans() {
         drop((first, again));
         assert!(weights.packed(&form, || Buffer::zeroed(50)).unwrap().len() == 50, "no buffer is kept alive");
     }
+}
+
+#[test]
+fn float16_constants_of_the_same_buffer_are_packed_once() {
+    let graph = product(7, "float16");
+    let Some(Constant::Owned(buffer)) = graph.value(ValueId(1)).constant() else { panic!("a buffer") };
+    let window = || Mapped::new(buffer.clone(), 0..buffer.len()).unwrap();
+    let [first, second] = [(); 2].map(|()| Constant::Widened(Widened::of_halves(window())));
+    let pack = |constant, make: &dyn Fn() -> Result<Buffer>| {
+        Weights::of(constant, DataType::Float32, None).packed(&("float16 test", 96, 100), make).unwrap()
+    };
+    let made = pack(&first, &|| Buffer::zeroed(40));
+    assert!(Arc::ptr_eq(&made, &pack(&second, &|| panic!("it is shared"))));
+    let plans = [plan(&graph), plan(&graph)];
+    let known = origins();
+    let another = plan(&graph);
+    assert_eq!((origins(), addresses(&another)), (known, addresses(&plans[0])), "nothing is packed again");
 }
 
 #[test]
