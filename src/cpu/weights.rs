@@ -77,6 +77,11 @@ impl<'a> Weights<'a> {
         self.dtype
     }
 
+    /// Whether the elements are float32, but stored as bfloat16, which has all of them.
+    pub fn are_bfloat16(&self) -> bool {
+        matches!(self.source, Source::Widened(widened) if widened.from() == FileType::Bfloat16)
+    }
+
     /// How many elements to read in one [`piece`](Self::piece): any number if they are in memory.
     pub fn piece_len(&self) -> usize {
         match self.source {

@@ -1,17 +1,17 @@
-//! Storage of a right operand: panels as wide as the register tile, and the conversion of one depth block of a panel to
-//! floats.
+//! Storage of a right operand: panels as wide as the register tile.
 //!
 //! A product sums over the *depth*. The *lanes* of a right operand are its columns, each with one element per depth. A
 //! panel holds `width` neighboring lanes as `[depth][width]`; lanes beyond the last one are 0. The panels of a depth
 //! block are consecutive, and so are the blocks.
 
 use super::matrix::{Matrix, PatchMatrix, Patches, StridedMatrix};
-use crate::cpu::kernels::float::{Float, Floats, narrow};
-use crate::cpu::simd::Isa;
+use super::panel_data::{PanelData, PanelElement};
+use crate::cpu::kernels::float::{Float, Floats, FloatsMut};
+use crate::cpu::simd::{Bfloat16, Isa, widen_bfloat16};
 use crate::cpu::weights::{Staging, Weights};
 use crate::dtype::DataType;
 use crate::error::Result;
-use crate::memory::{Buffer, elements, elements_mut};
+use crate::memory::Buffer;
 use half::f16;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -134,12 +134,35 @@ impl Layout<'_> {
     }
 }
 
-/// An operand packed in advance, in the element type of the constant: float16 weights take no more memory than the raw
+/// The type of the elements of [`Panels`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum PanelType {
+    F32,
+    F16,
+    Bf16,
+}
+
+impl PanelType {
+    /// The type for elements of a constant.
+    fn of(weights: &Weights) -> PanelType {
+        match weights.dtype() {
+            DataType::Float16 => PanelType::F16,
+            _ if weights.are_bfloat16() => PanelType::Bf16,
+            _ => PanelType::F32,
+        }
+    }
+
+    fn size(self) -> usize {
+        if self == PanelType::F32 { size_of::<f32>() } else { size_of::<f16>() }
+    }
+}
+
+/// An operand packed in advance, in the element type of the constant: weights of 16 bits take no more memory than the raw
 /// ones. Clones share the memory, as do all operands that pack the same elements the same way.
 #[derive(Clone)]
 pub struct Panels {
     data: Arc<Buffer>,
-    dtype: DataType,
+    of: PanelType,
     lanes: usize,
     depth: usize,
     width: usize,
@@ -152,22 +175,23 @@ impl Panels {
     /// An `UnknownError` if there is not enough memory for the panels, an `OperationError` if mapped weights cannot be
     /// read.
     pub fn new(isa: Isa, weights: Weights, layout: Layout, lanes: usize, depth: usize, width: usize) -> Result<Panels> {
-        let dtype = weights.dtype();
+        let of = PanelType::of(&weights);
         let data = weights.packed(&("panels", &layout, lanes, depth, width), || {
-            let mut data = Buffer::streamed(lanes.div_ceil(width) * width * depth * dtype.size())?;
+            let mut data = Buffer::streamed(lanes.div_ceil(width) * width * depth * of.size())?;
             let mut staging = Staging::default();
             for piece in layout.pieces(lanes, depth, width, weights.piece_len()) {
                 let source = layout.source(weights.piece(piece.elements, &mut staging)?);
                 let filling =
                     Filling { source: &source, piece: [&piece.lanes, &piece.depth], sizes: [lanes, depth, width] };
-                match dtype {
-                    DataType::Float16 => filling.fill(isa, &weights, elements_mut::<f16>(data.bytes_mut())),
-                    _ => filling.fill(isa, &weights, elements_mut::<f32>(data.bytes_mut())),
+                match of {
+                    PanelType::F32 => filling.fill(isa, &weights, f32::of_bytes_mut(data.bytes_mut())),
+                    PanelType::F16 => filling.fill(isa, &weights, f16::of_bytes_mut(data.bytes_mut())),
+                    PanelType::Bf16 => filling.fill(isa, &weights, Bfloat16::of_bytes_mut(data.bytes_mut())),
                 }
             }
             Ok(data)
         })?;
-        Ok(Panels { data, dtype, lanes, depth, width })
+        Ok(Panels { data, of, lanes, depth, width })
     }
 
     /// The buffer of the panels.
@@ -175,9 +199,9 @@ impl Panels {
         &self.data
     }
 
-    /// The type of the elements.
+    /// The data type of the constant.
     pub fn dtype(&self) -> DataType {
-        self.dtype
+        if self.of == PanelType::F16 { DataType::Float16 } else { DataType::Float32 }
     }
 
     /// Number of lanes, and of elements per lane.
@@ -185,41 +209,25 @@ impl Panels {
         [self.lanes, self.depth]
     }
 
-    /// Whether elements are float16, and copied to be multiplied.
+    /// Whether elements have 16 bits, and are copied to be multiplied.
     pub fn is_half(&self) -> bool {
-        self.dtype == DataType::Float16
-    }
-
-    /// The number of floats that [`extract`](Self::extract) needs room for.
-    pub fn room(&self) -> usize {
-        if self.is_half() { self.width * depth_block(self.depth) } else { 0 }
-    }
-
-    /// One depth block of the panel that starts at `lane`, as `[depth][width]`: in place, or widened into `room`.
-    pub fn extract<'s>(&'s self, isa: Isa, lane: usize, depth: Range<usize>, room: &'s mut [f32]) -> &'s [f32] {
-        match self.block(lane..(lane + self.width).min(self.lanes), depth) {
-            Floats::F32(panel) => panel,
-            panel => {
-                let room = &mut room[..panel.len()];
-                panel.widen(isa, room);
-                room
-            }
-        }
+        self.of != PanelType::F32
     }
 
     /// The panels that cover `lanes`, which start at a panel, for one depth block.
-    pub fn block(&self, lanes: Range<usize>, depth: Range<usize>) -> Floats<'_> {
-        match self.dtype {
-            DataType::Float16 => Floats::F16(self.block_of(lanes, depth)),
-            _ => Floats::F32(self.block_of(lanes, depth)),
+    pub fn block(&self, lanes: Range<usize>, depth: Range<usize>) -> PanelData<'_> {
+        match self.of {
+            PanelType::F32 => PanelData::F32(self.block_of(lanes, depth)),
+            PanelType::F16 => PanelData::F16(self.block_of(lanes, depth)),
+            PanelType::Bf16 => PanelData::Bf16(self.block_of(lanes, depth)),
         }
     }
 
-    fn block_of<T: Float>(&self, lanes: Range<usize>, depth: Range<usize>) -> &[T] {
+    fn block_of<T: PanelElement>(&self, lanes: Range<usize>, depth: Range<usize>) -> &[T] {
         debug_assert!(lanes.start.is_multiple_of(self.width) && lanes.end <= self.lanes);
         debug_assert!(depth.start.is_multiple_of(depth_block(self.depth)) && depth.end <= self.depth);
         let start = self.place([lanes.start, depth.start]);
-        &elements::<T>(self.data.bytes())[start..][..lanes.len().div_ceil(self.width) * self.width * depth.len()]
+        &T::of_bytes(self.data.bytes())[start..][..lanes.len().div_ceil(self.width) * self.width * depth.len()]
     }
 
     /// The offset in elements of the depth block at `depth` in the panel at `lane`.
@@ -231,29 +239,39 @@ impl Panels {
     /// Copies all elements of one lane.
     ///
     /// # Panics
-    /// If the elements have another type.
+    /// If they are of another [`dtype`](Self::dtype).
     pub fn copy_lane<T: Float>(&self, lane: usize, out: &mut [T]) {
-        assert_eq!(self.dtype, T::DATA_TYPE);
         let first = lane / self.width * self.width;
         for block in depth_blocks(self.depth) {
-            let panel = self.block_of::<T>(first..(first + 1).min(self.lanes), block.clone());
-            let lane = panel[lane - first..].iter().step_by(self.width);
-            out[block].iter_mut().zip(lane).for_each(|(out, x)| *out = *x);
+            let from = self.block(first..(first + 1).min(self.lanes), block.clone());
+            copy(from, [lane - first, self.width], T::floats_mut(&mut out[block]));
         }
     }
 
     /// Copies the elements of all lanes at one depth index to `out`, with one element per lane.
     ///
     /// # Panics
-    /// If the elements have another type.
+    /// If they are of another [`dtype`](Self::dtype).
     pub fn copy_depth<T: Float>(&self, depth: usize, out: &mut [T]) {
-        assert_eq!(self.dtype, T::DATA_TYPE);
         let start = depth / depth_block(self.depth) * depth_block(self.depth);
         let block = start..(start + depth_block(self.depth)).min(self.depth);
-        let panels = self.block_of::<T>(0..self.lanes, block.clone());
-        for (out, panel) in out.chunks_mut(self.width).zip(panels.chunks_exact(self.width * block.len())) {
-            out.copy_from_slice(&panel[(depth - start) * self.width..][..out.len()]);
+        for (index, out) in out.chunks_mut(self.width).enumerate() {
+            let (lane, at) = (index * self.width, (depth - start) * self.width);
+            copy(self.block(lane..lane + 1, block.clone()), [at, 1], T::floats_mut(out));
         }
+    }
+}
+
+/// Fills `out` with the elements from `first` on that are `step` apart, as their [data type](Panels::dtype).
+fn copy(from: PanelData, [first, step]: [usize; 2], out: FloatsMut) {
+    fn each<T: Copy, U>(from: &[T], step: usize, out: &mut [U], convert: impl Fn(T) -> U) {
+        out.iter_mut().zip(from.iter().step_by(step)).for_each(|(out, x)| *out = convert(*x));
+    }
+    match (from, out) {
+        (PanelData::F32(from), FloatsMut::F32(out)) => each(&from[first..], step, out, |x| x),
+        (PanelData::F16(from), FloatsMut::F16(out)) => each(&from[first..], step, out, |x| x),
+        (PanelData::Bf16(from), FloatsMut::F32(out)) => each(&from[first..], step, out, widen_bfloat16),
+        _ => panic!("elements of another type"),
     }
 }
 
@@ -268,7 +286,7 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    fn fill<T: Float>(&self, isa: Isa, weights: &Weights, data: &mut [T]) {
+    fn fill<T: PanelElement>(&self, isa: Isa, weights: &Weights, data: &mut [T]) {
         let Filling { source, piece: [lanes, depth], sizes: [all, full_depth, width] } = *self;
         let padded = all.div_ceil(width) * width;
         for block in depth_blocks(full_depth) {
@@ -287,13 +305,7 @@ impl Filling<'_> {
                     let start = (first + index) * width;
                     let lanes = start..(start + width).min(lanes.len());
                     let panel = &mut panel[within.clone()];
-                    if let Some(panel) = T::as_f32_mut(panel) {
-                        source.pack(isa, lanes, from.clone(), width, panel);
-                        continue;
-                    }
-                    room.resize(panel.len(), 0.0);
-                    source.pack(isa, lanes, from.clone(), width, &mut room);
-                    narrow(isa, &room, panel);
+                    T::fill(isa, panel, &mut room, |panel| source.pack(isa, lanes, from.clone(), width, panel));
                 }
             };
             weights.fill(panels, len, COPY_COST, pack);
@@ -325,8 +337,9 @@ mod tests {
                             for (start, panel) in starts.zip(direct.chunks_exact_mut(width * block.len())) {
                                 let end = (start + width).min(lanes);
                                 source.pack(isa, start..end, block.clone(), width, panel);
-                                let mut room = vec![f32::NAN; packed.room()];
-                                assert_eq!(packed.extract(isa, start, block.clone(), &mut room), panel);
+                                let mut wide = vec![f32::NAN; panel.len()];
+                                packed.block(start..end, block.clone()).widen(isa, 0, &mut wide);
+                                assert_eq!(wide, panel);
                             }
                             for (i, &x) in direct.iter().enumerate() {
                                 let lane = i / (block.len() * width) * width + i % width;

@@ -53,8 +53,9 @@ impl Rows<'_> {
             Rows::Matrix(Matrix::Strided(strided)) => strided.copy(isa, rows, depth, stride, copied),
             Rows::Panels(panels) => {
                 let data = panels.block(rows.clone(), depth.clone());
-                let kept = StridedMatrix { data, lane_stride: depth.len(), depth_stride: 1 };
-                kept.copy(isa, 0..rows.len(), 0..depth.len(), stride, copied);
+                for (row, out) in copied.chunks_exact_mut(stride).enumerate() {
+                    data.widen(isa, row * depth.len(), &mut out[..depth.len()]);
+                }
             }
             Rows::Matrix(Matrix::Patches(Patches { image, matrix })) if has_pixels(matrix) => {
                 with_floats!(Floats, *image, image => {

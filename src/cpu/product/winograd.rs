@@ -14,6 +14,7 @@
 //! where the definition has other values. An infinite or NaN weight makes all outputs of its channel NaN.
 
 use super::finish::Tail;
+use super::panel_data::PanelData;
 use super::panels::depth_block;
 use super::tile::{Left, Multiply, Panel, multiply, tile_size};
 use crate::cpu::kernels::float::{Float, Floats};
@@ -365,7 +366,7 @@ impl<T: Float> Block<'_, T> {
                         },
                         rows: tiles,
                         panels: &[Panel {
-                            data: Floats::F32(&weights[(position * from + start) * width..][..depth * width]),
+                            data: PanelData::F32(&weights[(position * from + start) * width..][..depth * width]),
                             step: width,
                             next: (depth * width) as isize,
                         }],
