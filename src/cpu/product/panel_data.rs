@@ -2,7 +2,6 @@
 
 use crate::cpu::kernels::float::{Floats, narrow};
 use crate::cpu::simd::{Bfloat16, Isa, Kernel, Simd, widen_bfloat16};
-use crate::memory::{elements, elements_mut};
 use half::f16;
 
 /// Elements of panels, with their type.
@@ -79,12 +78,6 @@ pub trait PanelElement: Copy + Send + Sync {
     /// If they have another one.
     fn typed(data: PanelData<'_>) -> &[Self];
 
-    /// The elements in `bytes`.
-    fn of_bytes(bytes: &[u8]) -> &[Self];
-
-    /// The elements in `bytes`.
-    fn of_bytes_mut(bytes: &mut [u8]) -> &mut [Self];
-
     /// Loads `LANES` elements, widened.
     ///
     /// # Safety
@@ -98,14 +91,6 @@ pub trait PanelElement: Copy + Send + Sync {
 impl PanelElement for f32 {
     fn typed(data: PanelData<'_>) -> &[f32] {
         data.as_f32().expect("panels of float32")
-    }
-
-    fn of_bytes(bytes: &[u8]) -> &[f32] {
-        elements(bytes)
-    }
-
-    fn of_bytes_mut(bytes: &mut [u8]) -> &mut [f32] {
-        elements_mut(bytes)
     }
 
     #[inline(always)]
@@ -124,14 +109,6 @@ impl PanelElement for f16 {
         if let PanelData::F16(elements) = data { elements } else { panic!("panels of float16 are expected") }
     }
 
-    fn of_bytes(bytes: &[u8]) -> &[f16] {
-        elements(bytes)
-    }
-
-    fn of_bytes_mut(bytes: &mut [u8]) -> &mut [f16] {
-        elements_mut(bytes)
-    }
-
     #[inline(always)]
     unsafe fn load<S: Simd>(simd: S, from: *const f16) -> S::F32 {
         // SAFETY: by the contract.
@@ -148,14 +125,6 @@ impl PanelElement for f16 {
 impl PanelElement for Bfloat16 {
     fn typed(data: PanelData<'_>) -> &[Bfloat16] {
         if let PanelData::Bf16(elements) = data { elements } else { panic!("panels of bfloat16 are expected") }
-    }
-
-    fn of_bytes(bytes: &[u8]) -> &[Bfloat16] {
-        bytes.as_chunks().0
-    }
-
-    fn of_bytes_mut(bytes: &mut [u8]) -> &mut [Bfloat16] {
-        bytes.as_chunks_mut().0
     }
 
     #[inline(always)]

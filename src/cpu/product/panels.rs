@@ -11,7 +11,7 @@ use crate::cpu::simd::{Bfloat16, Isa, widen_bfloat16};
 use crate::cpu::weights::{Staging, Weights};
 use crate::dtype::DataType;
 use crate::error::Result;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, elements, elements_mut};
 use half::f16;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -183,10 +183,11 @@ impl Panels {
                 let source = layout.source(weights.piece(piece.elements, &mut staging)?);
                 let filling =
                     Filling { source: &source, piece: [&piece.lanes, &piece.depth], sizes: [lanes, depth, width] };
+                let bytes = data.bytes_mut();
                 match of {
-                    PanelType::F32 => filling.fill(isa, &weights, f32::of_bytes_mut(data.bytes_mut())),
-                    PanelType::F16 => filling.fill(isa, &weights, f16::of_bytes_mut(data.bytes_mut())),
-                    PanelType::Bf16 => filling.fill(isa, &weights, Bfloat16::of_bytes_mut(data.bytes_mut())),
+                    PanelType::F32 => filling.fill(isa, &weights, elements_mut::<f32>(bytes)),
+                    PanelType::F16 => filling.fill(isa, &weights, elements_mut::<f16>(bytes)),
+                    PanelType::Bf16 => filling.fill::<Bfloat16>(isa, &weights, bytes.as_chunks_mut().0),
                 }
             }
             Ok(data)
@@ -216,18 +217,16 @@ impl Panels {
 
     /// The panels that cover `lanes`, which start at a panel, for one depth block.
     pub fn block(&self, lanes: Range<usize>, depth: Range<usize>) -> PanelData<'_> {
-        match self.of {
-            PanelType::F32 => PanelData::F32(self.block_of(lanes, depth)),
-            PanelType::F16 => PanelData::F16(self.block_of(lanes, depth)),
-            PanelType::Bf16 => PanelData::Bf16(self.block_of(lanes, depth)),
-        }
-    }
-
-    fn block_of<T: PanelElement>(&self, lanes: Range<usize>, depth: Range<usize>) -> &[T] {
         debug_assert!(lanes.start.is_multiple_of(self.width) && lanes.end <= self.lanes);
         debug_assert!(depth.start.is_multiple_of(depth_block(self.depth)) && depth.end <= self.depth);
         let start = self.place([lanes.start, depth.start]);
-        &T::of_bytes(self.data.bytes())[start..][..lanes.len().div_ceil(self.width) * self.width * depth.len()]
+        let range = start..start + lanes.len().div_ceil(self.width) * self.width * depth.len();
+        let bytes = self.data.bytes();
+        match self.of {
+            PanelType::F32 => PanelData::F32(&elements(bytes)[range]),
+            PanelType::F16 => PanelData::F16(&elements(bytes)[range]),
+            PanelType::Bf16 => PanelData::Bf16(&bytes.as_chunks().0[range]),
+        }
     }
 
     /// The offset in elements of the depth block at `depth` in the panel at `lane`.
