@@ -228,8 +228,9 @@ impl RunTile<'_, '_> {
             return;
         }
         let padded = depth.next_multiple_of(PADDING);
-        for top in (0..rows).step_by(GATHERED) {
-            let some = top..rows.min(top + GATHERED);
+        let most = if F::SIZES.takes_bytes() { MAX_ROWS } else { GATHERED };
+        for top in (0..rows).step_by(most) {
+            let some = top..rows.min(top + most);
             if let Some(BytePatches { matrix, zero }) = patches {
                 let (stride, out) = match F::SIZES.takes_bytes() {
                     true => (stride, &mut self.packed[top * stride..]),
