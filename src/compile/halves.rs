@@ -8,14 +8,13 @@
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Constant, Graph, Node, Prologue, Source, Storage, ValueId, Widened};
-use crate::memory::{Backing, Buffer, Mapped};
+use crate::memory::Mapped;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::fused::{Fused, Instruction};
 use crate::ops::resample2d::InterpolationMode;
 use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::Descriptor;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// Maximum number of elements of a constant that is stored as float32 for element-wise operators, and for those that move
 /// elements of other operands.
@@ -258,20 +257,11 @@ impl Rewrite<'_> {
 /// The elements of a float16 constant as float32, stored as they are.
 fn widened(constant: &Constant) -> Result<Constant> {
     let stored = match constant {
-        Constant::Owned(buffer) => Mapped::new(Backing::of_bytes(Shared(buffer.clone())), 0..buffer.len())?,
+        Constant::Owned(buffer) => Mapped::new(buffer.clone(), 0..buffer.len())?,
         Constant::Mapped(window) => window.clone(),
         Constant::Widened(_) => unreachable!("no type is widened to float16"),
     };
     Ok(Constant::Widened(Widened::of_halves(stored)))
-}
-
-/// Bytes that others share.
-struct Shared(Arc<Buffer>);
-
-impl AsRef<[u8]> for Shared {
-    fn as_ref(&self) -> &[u8] {
-        self.0.bytes()
-    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::ops::elementwise::Elementwise;
 use crate::ops::pad::PaddingMode;
 use crate::ops::pool2d::{Pool2d, Pool2dAttributes, PoolKind, Rounding};
 use crate::ops::quantize::Quantize;
-use crate::ops::quantized::{MAX_DEPTH, Product, Quantized, Scale, is_single};
+use crate::ops::quantized::{MAX_DEPTH, ProductKind, Quantized, Scale, is_single};
 use crate::ops::resample2d::InterpolationMode;
 use crate::ops::reshape::Reshape;
 use crate::ops::spatial::InputLayout;
@@ -366,7 +366,8 @@ fn emit(graph: &mut Graph, node: Node, found: &FoundProduct, nodes: &mut Vec<Nod
         nodes.push(product(Reshape { new_shape: shape }.into(), vec![Some(factor)], vec![flat], Vec::new()));
         inputs[FACTOR] = Some(flat);
     }
-    let Product::Conv2d(options @ Conv2dAttributes { input_layout: InputLayout::Nchw, .. }) = &found.op.product else {
+    let ProductKind::Conv2d(options @ Conv2dAttributes { input_layout: InputLayout::Nchw, .. }) = &found.op.product
+    else {
         let op = Operation::Fusion(found.op.clone().into());
         nodes.push(product(op, inputs, node.outputs.clone(), node.origins.clone()));
         return Ok(nodes.len() - 1);
@@ -387,7 +388,7 @@ fn emit(graph: &mut Graph, node: Node, found: &FoundProduct, nodes: &mut Vec<Nod
     nodes.push(transpose(input, to_last, image));
     inputs[0] = Some(image);
     let options = Conv2dAttributes { input_layout: InputLayout::Nhwc, ..options.clone() };
-    let op = Quantized { product: Product::Conv2d(options), ..found.op.clone() };
+    let op = Quantized { product: ProductKind::Conv2d(options), ..found.op.clone() };
     nodes.push(product(Operation::Fusion(op.into()), inputs, vec![result], node.origins.clone()));
     nodes.push(transpose(result, to_first, output));
     Ok(nodes.len() - 2)
@@ -425,7 +426,7 @@ impl Search<'_> {
     }
 
     /// The bytes that the first operand of a product is dequantized from, and the known part of their scale.
-    fn input(&self, product: &Product, id: Option<ValueId>) -> Result<Option<(Input, Scale)>> {
+    fn input(&self, product: &ProductKind, id: Option<ValueId>) -> Result<Option<(Input, Scale)>> {
         if let Some((bytes, scale)) = dequantized(self.graph, self.producers, id)? {
             return Ok(Some((Input { bytes, zero: None, factor: None }, scale)));
         }
@@ -564,7 +565,7 @@ impl FoundProduct {
     /// The dimension of the channels in the shape of the result, counted from the end (1 is the last one).
     fn channels_from_end(&self) -> usize {
         match &self.op.product {
-            Product::Conv2d(Conv2dAttributes { input_layout: InputLayout::Nchw, .. }) => 3,
+            ProductKind::Conv2d(Conv2dAttributes { input_layout: InputLayout::Nchw, .. }) => 3,
             _ => 1,
         }
     }
@@ -572,8 +573,8 @@ impl FoundProduct {
 
 /// Whether a convolution is grouped. Its quantization must then be constant: kernels keep separate sums per group, or
 /// none. Groups have few terms, which floats add exactly.
-fn is_grouped(product: &Product) -> bool {
-    matches!(product, Product::Conv2d(options) if options.groups != 1)
+fn is_grouped(product: &ProductKind) -> bool {
+    matches!(product, ProductKind::Conv2d(options) if options.groups != 1)
 }
 
 /// Whether a tensor of this shape has one element per channel, along the dimension `from_end` (1 is the last one).
@@ -583,18 +584,18 @@ fn is_along(shape: &[Dim], channels: usize, from_end: usize) -> bool {
 }
 
 /// The product of a node, if it is a float32 product with a quantized counterpart.
-fn kind(graph: &Graph, node: &Node) -> Option<Product> {
+fn kind(graph: &Graph, node: &Node) -> Option<ProductKind> {
     if graph.descriptor(node.outputs[0]).dtype != DataType::Float32 || !node.epilogue.is_empty() {
         return None;
     }
     match &node.op {
-        Api(Op::Conv2d(op)) => Some(Product::Conv2d(op.attributes.clone())),
-        Api(Op::Matmul(_)) if graph.descriptor(node.inputs[1]?).rank() == 2 => Some(Product::Matmul),
+        Api(Op::Conv2d(op)) => Some(ProductKind::Conv2d(op.attributes.clone())),
+        Api(Op::Matmul(_)) if graph.descriptor(node.inputs[1]?).rank() == 2 => Some(ProductKind::Matmul),
         Api(Op::Gemm(op)) => {
             let a = &op.attributes;
             let plain =
                 !a.a_transpose && a.alpha == 1.0 && (a.beta == 1.0 || node.inputs.get(2).is_none_or(Option::is_none));
-            plain.then_some(if a.b_transpose { Product::Transposed } else { Product::Matmul })
+            plain.then_some(if a.b_transpose { ProductKind::Transposed } else { ProductKind::Matmul })
         }
         _ => None,
     }

@@ -16,7 +16,7 @@ use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
 use super::steps::pool2d::Pool2dStep;
-use super::steps::quantized::{FACTOR, Operands, QuantizedStep, ZERO};
+use super::steps::quantized::{FACTOR, QuantizedNode, QuantizedStep, ZERO};
 use super::steps::recurrent::{Cell, RecurrentStep};
 use super::steps::reduce::ReduceStep;
 use super::steps::remap::RemapStep;
@@ -266,7 +266,7 @@ fn dense_shape(op: &Op, l: &Lowering) -> Option<DenseShape> {
     Some(match op {
         Op::Matmul(_) => dense::matmul_shape(l.input(0), l.input(1), l.output()),
         Op::Gemm(op) => dense::gemm_shape(&op.attributes, l.input(0), l.output(), l.given(2)),
-        Op::Conv2d(op) => dense::conv2d_shape(&op.attributes, images()),
+        Op::Conv2d(op) => DenseShape::Conv2d(dense::conv2d_shape(&op.attributes, images())),
         Op::ConvTranspose2d(op) => dense::conv_transpose2d_shape(&op.attributes, images()),
         _ => return None,
     })
@@ -293,18 +293,20 @@ fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
 
 fn lower_quantized(op: &Quantized, l: &mut Lowering) -> Result<Step> {
     const MADE: &str = "the pass creates this constant";
-    let operands = Operands {
+    let node = QuantizedNode {
+        op,
+        env: l.env,
         input: l.input(0),
         filter: (l.constant(1).expect(MADE), l.input(1)),
-        scales: l.constant(2).expect(MADE),
-        zeros: l.constant(3),
-        bias: l.constant(4),
+        scales: l.constant(2).expect(MADE).buffer()?,
+        zeros: l.constant(3).map(Constant::buffer).transpose()?,
+        bias: l.constant(4).map(Constant::buffer).transpose()?,
         zero: l.given(ZERO).is_some(),
         factor: l.given(FACTOR).is_some(),
         output: l.output(),
     };
     (1..ZERO).for_each(|index| l.pack(index, l.given(index).is_some()));
-    Ok(QuantizedStep::new(&l.env, op, &operands)?.into())
+    Ok(QuantizedStep::new(&node)?.into())
 }
 
 fn lower_block_product(op: &BlockProduct, l: &mut Lowering) -> Result<Step> {

@@ -7,8 +7,8 @@ use super::simd::Isa;
 use super::steps::Env;
 use crate::compile::{Passes, optimize};
 use crate::dtype::{DataType, Number};
-use crate::ir::{Graph, parse};
-use crate::memory::Buffer;
+use crate::ir::{Constant, FileType, Graph, Source, Widened, parse};
+use crate::memory::{Backing, Buffer, Mapped};
 use crate::ops::tensor::Tensor;
 use crate::reference;
 use std::collections::HashMap;
@@ -23,7 +23,11 @@ const EDGES: [usize; 20] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 3
 /// # Panics
 /// If a result is not near the oracle's, or its bits depend on the number of threads.
 pub fn probe(bytes: &[u8]) {
-    let (graph, precision) = graph(&mut Choices(bytes.iter()));
+    let choices = &mut Choices(bytes.iter());
+    let (mut graph, precision) = graph(choices);
+    if choices.below(4) == 1 {
+        graph = stored_as_bfloat16(graph);
+    }
     let inputs: HashMap<String, Tensor> = graph
         .inputs
         .iter()
@@ -48,6 +52,19 @@ pub fn probe(bytes: &[u8]) {
         let got = Tensor::from_bytes(&expected.descriptor(), first);
         compare(&got, expected, precision, &format!("{isa:?}, {graph}"));
     }
+}
+
+/// The graph with its float32 constants stored as bfloat16, rounded towards zero.
+pub fn stored_as_bfloat16(mut graph: Graph) -> Graph {
+    for value in &mut graph.values {
+        let Some(constant) = value.constant().filter(|_| value.descriptor.dtype == DataType::Float32) else { continue };
+        let floats = constant.buffer().expect("memory");
+        let bytes: Vec<u8> = floats.bytes().as_chunks().0.iter().flat_map(|&[_, _, low, high]| [low, high]).collect();
+        let len = bytes.len();
+        let stored = Mapped::new(Backing::of_bytes(bytes), 0..len).expect("all bytes");
+        value.source = Source::Constant(Constant::Widened(Widened::new(stored, FileType::Bfloat16, len / 2)));
+    }
+    graph
 }
 
 /// Pools of 1, 2 and 7 threads.
@@ -150,8 +167,7 @@ fn operand(text: &mut String, choices: &mut Choices, name: &str, dtype: &str, sh
 /// The graph of a product, chosen by bytes, and its precision relative to the largest element.
 fn graph(choices: &mut Choices) -> (Graph, f64) {
     let mut text = String::new();
-    let kinds: [fn(&mut String, &mut Choices) -> Product; 6] =
-        [matmul, gemm, quantized, blocks, convolution, attention];
+    let kinds: [fn(&mut String, &mut Choices) -> Chosen; 6] = [matmul, gemm, quantized, blocks, convolution, attention];
     let product = kinds[choices.below(kinds.len())](&mut text, choices);
     tail(&mut text, choices, &product);
     text += "output y = %y";
@@ -164,7 +180,7 @@ fn graph(choices: &mut Choices) -> (Graph, f64) {
 }
 
 /// The type and shape of the value `%p`.
-struct Product {
+struct Chosen {
     dtype: &'static str,
     shape: Vec<usize>,
     /// Where the columns are.
@@ -173,15 +189,15 @@ struct Product {
     rounds: bool,
 }
 
-impl Product {
-    fn new(dtype: &'static str, shape: Vec<usize>) -> Product {
-        Product { dtype, axis: shape.len() - 1, shape, rounds: false }
+impl Chosen {
+    fn new(dtype: &'static str, shape: Vec<usize>) -> Chosen {
+        Chosen { dtype, axis: shape.len() - 1, shape, rounds: false }
     }
 }
 
 /// Defines `%y` from `%p`.
-fn tail(text: &mut String, choices: &mut Choices, product: &Product) {
-    let Product { dtype, shape, axis, rounds } = product;
+fn tail(text: &mut String, choices: &mut Choices, product: &Chosen) {
+    let Chosen { dtype, shape, axis, rounds } = product;
     let mut vector = vec![1; shape.len()];
     vector[*axis] = shape[*axis];
     // Functions that limit their results would hide how large the errors of rounded rows may be.
@@ -218,17 +234,17 @@ fn float(choices: &mut Choices) -> &'static str {
     choices.of(&["float32", "float16"])
 }
 
-fn matmul(text: &mut String, choices: &mut Choices) -> Product {
+fn matmul(text: &mut String, choices: &mut Choices) -> Chosen {
     let (dtype, [m, k, n]) = (float(choices), [choices.size(), choices.depth(), choices.size()]);
     let batches = 1 + choices.below(3);
     let own = if choices.below(2) == 0 { 1 } else { batches };
     operand(text, choices, "a", dtype, &[batches, m, k]);
     operand(text, choices, "b", dtype, &[own, k, n]);
     *text += "%p = matmul %a %b\n";
-    Product::new(dtype, vec![batches, m, n])
+    Chosen::new(dtype, vec![batches, m, n])
 }
 
-fn gemm(text: &mut String, choices: &mut Choices) -> Product {
+fn gemm(text: &mut String, choices: &mut Choices) -> Chosen {
     let (dtype, [m, k, n]) = (float(choices), [choices.size(), choices.depth(), choices.size()]);
     let turned = [choices.below(2) == 1, choices.below(2) == 1];
     let sides = |turned: bool, shape: [usize; 2]| if turned { [shape[1], shape[0]] } else { shape };
@@ -237,11 +253,11 @@ fn gemm(text: &mut String, choices: &mut Choices) -> Product {
     operand(text, choices, "c", dtype, &[m, n]);
     let alpha = choices.of(&["1", "0.5", "-2"]);
     _ = writeln!(text, "%p = gemm %a %b %c alpha={alpha} beta=0.5 aTranspose={} bTranspose={}", turned[0], turned[1]);
-    Product::new(dtype, vec![m, n])
+    Chosen::new(dtype, vec![m, n])
 }
 
 /// The product of dequantized bytes.
-fn quantized(text: &mut String, choices: &mut Choices) -> Product {
+fn quantized(text: &mut String, choices: &mut Choices) -> Chosen {
     let [m, k, n] = [choices.size(), choices.depth(), choices.size()];
     let [left, right] = [choices.of(&["uint8", "int8"]), choices.of(&["uint8", "int8"])];
     let zeros = [choices.below(128), choices.below(128)];
@@ -253,11 +269,11 @@ fn quantized(text: &mut String, choices: &mut Choices) -> Product {
          %w = dequantizeLinear %b %r %z1\n%p = matmul %d %w",
         zeros[0], zeros[1]
     );
-    Product::new("float32", vec![m, n])
+    Chosen::new("float32", vec![m, n])
 }
 
 /// The product with weights of 4 or 8 bits in blocks.
-fn blocks(text: &mut String, choices: &mut Choices) -> Product {
+fn blocks(text: &mut String, choices: &mut Choices) -> Chosen {
     let (dtype, [m, n]) = (float(choices), [choices.size(), choices.size()]);
     let weights = choices.of(&["uint4", "int4", "uint8", "int8"]);
     let (block, blocks) = ([8, 16, 32, 64, 128][choices.below(5)], 1 + choices.below(5));
@@ -272,11 +288,11 @@ fn blocks(text: &mut String, choices: &mut Choices) -> Product {
          %r = reshape %d newShape=[{n}, {all}]\n%c = slice %r starts=[0, 0] sizes=[{n}, {depth}]
          %p = gemm %a %c bTranspose=true roundsRows={rounds}"
     );
-    Product { rounds, ..Product::new(dtype, vec![m, n]) }
+    Chosen { rounds, ..Chosen::new(dtype, vec![m, n]) }
 }
 
 /// A convolution, or a transposed one.
-fn convolution(text: &mut String, choices: &mut Choices) -> Product {
+fn convolution(text: &mut String, choices: &mut Choices) -> Chosen {
     let (dtype, is_last) = (float(choices), choices.below(2) == 0);
     let groups = [1, 1, 1, 2, 5][choices.below(5)];
     let each = [[1, 1], [3, 8], [8, 33], [17, 4], [32, 16]][choices.below(5)];
@@ -307,13 +323,13 @@ fn convolution(text: &mut String, choices: &mut Choices) -> Product {
     };
     let [high, wide] = [out(0), out(1)];
     match is_last {
-        true => Product { dtype, shape: vec![2, high, wide, outputs], axis: 3, rounds: false },
-        false => Product { dtype, shape: vec![2, outputs, high, wide], axis: 1, rounds: false },
+        true => Chosen { dtype, shape: vec![2, high, wide, outputs], axis: 3, rounds: false },
+        false => Chosen { dtype, shape: vec![2, outputs, high, wide], axis: 1, rounds: false },
     }
 }
 
 /// Queries that may share keys and values.
-fn attention(text: &mut String, choices: &mut Choices) -> Product {
+fn attention(text: &mut String, choices: &mut Choices) -> Chosen {
     let (dtype, heads) = (float(choices), 1 + choices.below(3));
     let [rows, depth, columns] = [choices.size(), choices.size(), choices.size()];
     let keys = if choices.below(3) == 0 { 1020 + choices.size() } else { choices.depth() };
@@ -325,7 +341,7 @@ fn attention(text: &mut String, choices: &mut Choices) -> Product {
         text,
         "%i = matmul %q %k\n%j = linear %i alpha=0.0625\n%l = add %j %m\n%w = softmax %l axis=2\n%p = matmul %w %v"
     );
-    Product::new(dtype, vec![heads, rows, columns])
+    Chosen::new(dtype, vec![heads, rows, columns])
 }
 
 #[cfg(test)]

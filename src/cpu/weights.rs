@@ -81,6 +81,11 @@ impl<'a> Weights<'a> {
         self.dtype
     }
 
+    /// Whether the elements are float32, but stored as bfloat16, which has all of them.
+    pub fn are_bfloat16(&self) -> bool {
+        matches!(self.source, Source::Widened(widened) if widened.from() == FileType::Bfloat16)
+    }
+
     /// How many elements to read in one [`piece`](Self::piece): any number if they are float32 in memory.
     pub fn piece_len(&self) -> usize {
         match self.source {
@@ -144,7 +149,7 @@ impl<'a> Weights<'a> {
         let (backing, start, widened) = match self.source {
             Source::Slice(_) => return Ok(share(Arc::new(make()?))),
             Source::Memory(buffer) => (Backing::of(buffer), first, None),
-            Source::Mapped(window) => (Backing::File(window.backing().id()), window.range().start + first, None),
+            Source::Mapped(window) => (Backing::of_window(window), window.range().start + first, None),
             Source::Widened(widened) => origin(widened, self.first),
         };
         once(Origin { backing, start, widened, form }, || Ok(Arc::new(make()?)))
@@ -169,7 +174,7 @@ pub fn resident(constant: &Constant) -> Result<Arc<Buffer>> {
     let (backing, start, widened) = match constant {
         Constant::Owned(buffer) if buffer.len() < MIN_SHARED_BYTES => return Ok(buffer.clone()),
         Constant::Owned(buffer) => (Backing::of(buffer), 0, None),
-        Constant::Mapped(window) => (Backing::File(window.backing().id()), window.range().start, None),
+        Constant::Mapped(window) => (Backing::of_window(window), window.range().start, None),
         Constant::Widened(widened) => origin(widened, 0),
     };
     once(Origin { backing, start, widened, form: Form::Raw(constant.len()) }, || constant.buffer())
@@ -179,7 +184,7 @@ pub fn resident(constant: &Constant) -> Result<Arc<Buffer>> {
 fn origin(widened: &Widened, first: usize) -> (Backing, usize, Option<(FileType, usize)>) {
     let stored = widened.stored();
     let element = widened.range().start + first;
-    (Backing::File(stored.backing().id()), stored.range().start, Some((widened.from(), element)))
+    (Backing::of_window(stored), stored.range().start, Some((widened.from(), element)))
 }
 
 /// The source of bytes and what was made of them. Identifies equal contents without comparing them.
@@ -195,7 +200,7 @@ struct Origin {
 
 /// The memory that holds the bytes.
 enum Backing {
-    /// A mapped file, by its number.
+    /// A mapped file, or bytes that something else owns, by the number of their backing.
     File(u64),
     /// A buffer. The weak reference keeps any other buffer from having its address.
     Memory(Weak<Buffer>),
@@ -204,6 +209,13 @@ enum Backing {
 impl Backing {
     fn of(buffer: &Arc<Buffer>) -> Backing {
         Backing::Memory(Arc::downgrade(buffer))
+    }
+
+    fn of_window(window: &Mapped) -> Backing {
+        match window.backing().buffer() {
+            Some(buffer) => Backing::of(buffer),
+            None => Backing::File(window.backing().id()),
+        }
     }
 
     fn key(&self) -> (bool, u64) {

@@ -2,16 +2,17 @@
 
 use super::arena::Arena;
 use super::plan::{Plan, PlanOptions};
+use super::probe::stored_as_bfloat16;
 use super::product::formats::ByteFormat;
 use super::schedule::pool::Threads;
 use super::simd::Isa;
 use super::steps::Env;
-use super::weights::{Weights, resident};
+use super::weights::{Weights, origins, resident};
 use crate::compile::Passes;
 use crate::dtype::DataType;
-use crate::error::ErrorKind;
-use crate::ir::{Graph, ValueId, parse};
-use crate::memory::Buffer;
+use crate::error::{ErrorKind, Result};
+use crate::ir::{Constant, Graph, Source, ValueId, Widened, parse};
+use crate::memory::{Buffer, Mapped};
 #[cfg(target_os = "linux")]
 use crate::testing::alone;
 use crate::testing::{Tolerance, check, run_compiled, shrink, with_mapped_constants};
@@ -63,6 +64,56 @@ fn mapped_constants_give_the_same_bits() {
                 }
             }
         }
+    }
+}
+
+/// The bfloat16 constants of a graph as float32.
+fn widened(mut graph: Graph) -> Graph {
+    for value in &mut graph.values {
+        if let Some(constant) = value.constant() {
+            value.source = Source::Constant(Constant::Owned(constant.buffer().unwrap()));
+        }
+    }
+    graph
+}
+
+#[test]
+fn bfloat16_constants_give_the_bits_of_float32() {
+    for operator in OPERATORS {
+        let graph = stored_as_bfloat16(parse(&(operator.replace(" T ", " float32 ") + "\noutput y = %2")));
+        for isa in Isa::available() {
+            assert!(run_compiled(&widened(graph.clone()), isa) == run_compiled(&graph, isa), "{isa:?}:\n{graph}");
+        }
+    }
+}
+
+#[test]
+fn products_with_bfloat16_at_the_edges_of_tiles() {
+    for rows in [1, 2, 3, 12, 13] {
+        for columns in [1, 7, 8, 16, 31, 32, 33, 64, 130, 257] {
+            for depth in [1, 5, 70, 260] {
+                let right = [format!("[{depth}, {columns}]"), format!("[{columns}, {depth}]")];
+                for (text, left) in [
+                    (format!("%1 = constant float32 {}\n%2 = matmul %0 %1", right[0]), [rows, depth]),
+                    (format!("%1 = constant float32 {}\n%2 = gemm %0 %1 bTranspose=true", right[1]), [rows, depth]),
+                    (format!("%1 = constant float32 {}\n%2 = matmul %1 %0", right[1]), [depth, rows]),
+                ] {
+                    let text = format!("%0 = input x float32 {left:?}\n{text}\noutput y = %2");
+                    check(&stored_as_bfloat16(parse(&text)), Tolerance::ulps(16).or_absolute(2e-3));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bfloat16_weights_take_two_bytes() {
+    for transposed in [false, true] {
+        let graph = stored_as_bfloat16(tied("float32", transposed, ""));
+        check(&graph, SUMS);
+        // Lanes are padded to the width of a panel.
+        let (lanes, weights) = (90usize.next_multiple_of(32), weight_bytes(&plan(&graph)));
+        assert!((70 * 90 * 2..=70 * lanes * 2).contains(&weights), "{weights} bytes of\n{graph}");
     }
 }
 
@@ -169,6 +220,23 @@ fn constants_are_packed_once_for_all_plans() {
         drop((first, again));
         assert!(weights.packed(&form, || Buffer::zeroed(50)).unwrap().len() == 50, "no buffer is kept alive");
     }
+}
+
+#[test]
+fn float16_constants_of_the_same_buffer_are_packed_once() {
+    let graph = product(7, "float16");
+    let Some(Constant::Owned(buffer)) = graph.value(ValueId(1)).constant() else { panic!("a buffer") };
+    let window = || Mapped::new(buffer.clone(), 0..buffer.len()).unwrap();
+    let [first, second] = [(); 2].map(|()| Constant::Widened(Widened::of_halves(window())));
+    let pack = |constant, make: &dyn Fn() -> Result<Buffer>| {
+        Weights::of(constant, DataType::Float32, None).packed(&("float16 test", 96, 100), make).unwrap()
+    };
+    let made = pack(&first, &|| Buffer::zeroed(40));
+    assert!(Arc::ptr_eq(&made, &pack(&second, &|| panic!("it is shared"))));
+    let plans = [plan(&graph), plan(&graph)];
+    let known = origins();
+    let another = plan(&graph);
+    assert_eq!((origins(), addresses(&another)), (known, addresses(&plans[0])), "nothing is packed again");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Bytes owned by something else, usually a memory-mapped file, and windows over them: weights are read in place when
 //! they are needed, and never copied as a whole.
 
+use super::Buffer;
 use crate::error::{Error, ErrorKind, Result, amount};
 use memmap2::{Mmap, MmapOptions};
 use std::fmt;
@@ -163,6 +164,7 @@ pub struct Backing {
 #[derive(Clone)]
 enum Source {
     File(Arc<MappedFile>),
+    Buffer(Arc<Buffer>),
     Memory(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
@@ -175,6 +177,11 @@ impl Backing {
     /// A number shared by all clones and unique in this process, even over time.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The buffer, if the bytes are those of one: unlike the [`id`](Backing::id), it is the same for all backings of it.
+    pub fn buffer(&self) -> Option<&Arc<Buffer>> {
+        if let Source::Buffer(buffer) = &self.source { Some(buffer) } else { None }
     }
 
     /// The file, unless the bytes are in memory.
@@ -196,10 +203,17 @@ impl From<Arc<MappedFile>> for Backing {
     }
 }
 
+impl From<Arc<Buffer>> for Backing {
+    fn from(buffer: Arc<Buffer>) -> Backing {
+        Backing { id: next_id(), source: Source::Buffer(buffer) }
+    }
+}
+
 impl AsRef<[u8]> for Backing {
     fn as_ref(&self) -> &[u8] {
         match &self.source {
             Source::File(file) => (**file).as_ref(),
+            Source::Buffer(buffer) => buffer.bytes(),
             Source::Memory(owner) => (**owner).as_ref(),
         }
     }
@@ -209,7 +223,7 @@ impl fmt::Debug for Backing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
             Source::File(file) => file.fmt(f),
-            Source::Memory(owner) => write!(f, "Memory({} bytes)", (**owner).as_ref().len()),
+            Source::Buffer(_) | Source::Memory(_) => write!(f, "Memory({} bytes)", self.as_ref().len()),
         }
     }
 }
@@ -280,8 +294,8 @@ impl Mapped {
             // Not through the map: a failed read is an error, a failed page fault kills the process. Also, pages that
             // are never touched need no release.
             Source::File(file) => file.read(at, into),
-            Source::Memory(owner) => {
-                into.copy_from_slice(&(**owner).as_ref()[at..][..into.len()]);
+            Source::Buffer(_) | Source::Memory(_) => {
+                into.copy_from_slice(&self.backing.as_ref()[at..][..into.len()]);
                 Ok(())
             }
         }

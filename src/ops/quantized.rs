@@ -15,7 +15,7 @@ use crate::shape::Descriptor;
 
 /// The kind of product.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Product {
+pub enum ProductKind {
     /// `conv2d()` with its options; channels are the last dimension of input and output.
     Conv2d(Conv2dAttributes),
     /// `matmul()` with a single second matrix.
@@ -55,7 +55,7 @@ impl Scale {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantized {
     /// The product.
-    pub product: Product,
+    pub product: ProductKind,
     /// The scale of the input.
     pub input: Scale,
     /// The minimum before quantization.
@@ -101,16 +101,16 @@ impl Operator for Quantized {
         const CONV2D: OpRule = rule("quantizedConv2d", OPERANDS);
         const MATMUL: OpRule = rule("quantizedMatmul", OPERANDS);
         match self.product {
-            Product::Conv2d(_) => &CONV2D,
+            ProductKind::Conv2d(_) => &CONV2D,
             _ => &MATMUL,
         }
     }
 
     fn write(&self, attributes: &mut Attributes) {
         match &self.product {
-            Product::Conv2d(options) => options.write(attributes),
-            Product::Matmul => {}
-            Product::Transposed => attributes.put("bTranspose", &true, &false),
+            ProductKind::Conv2d(options) => options.write(attributes),
+            ProductKind::Matmul => {}
+            ProductKind::Transposed => attributes.put("bTranspose", &true, &false),
         }
         let mut put = |name, value: f64, default: f64| attributes.put(name, &value, &default);
         put("inputScale", self.input.scale as f64, f64::NAN);
@@ -124,7 +124,7 @@ impl Operator for Quantized {
     }
 
     fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
-        if let Product::Conv2d(options) = &mut self.product {
+        if let ProductKind::Conv2d(options) = &mut self.product {
             options.padding.iter_mut().for_each(visit);
         }
     }
@@ -134,9 +134,9 @@ impl Operator for Quantized {
         let (input, filter) = (float(0), float(1));
         let operands = [Some(&input), Some(&filter)];
         let mut outputs = match &self.product {
-            Product::Conv2d(options) => Conv2d { attributes: options.clone() }.infer(&operands)?,
-            Product::Matmul => Matmul.infer(&operands)?,
-            Product::Transposed => transposed().infer(&operands)?,
+            ProductKind::Conv2d(options) => Conv2d { attributes: options.clone() }.infer(&operands)?,
+            ProductKind::Matmul => Matmul.infer(&operands)?,
+            ProductKind::Transposed => transposed().infer(&operands)?,
         };
         let channels = outputs[0].shape.last().copied().unwrap_or(Dim::number(1));
         for (operand, index) in [("filterScale", 2), ("filterZeroPoint", 3), ("bias", 4)] {
@@ -156,9 +156,9 @@ impl Operator for Quantized {
 
     fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
         match &self.product {
-            Product::Conv2d(options) => Conv2d { attributes: options.clone() }.multiply_adds(inputs, outputs),
-            Product::Matmul => Matmul.multiply_adds(inputs, outputs),
-            Product::Transposed => transposed().multiply_adds(inputs, outputs),
+            ProductKind::Conv2d(options) => Conv2d { attributes: options.clone() }.multiply_adds(inputs, outputs),
+            ProductKind::Matmul => Matmul.multiply_adds(inputs, outputs),
+            ProductKind::Transposed => transposed().multiply_adds(inputs, outputs),
         }
     }
 
@@ -182,9 +182,9 @@ impl Operator for Quantized {
         let (operands, product) =
             ([Some(&x), Some(&w)], [Descriptor::new(DataType::Float32, outputs[0].sizes().to_vec())]);
         let sums = match &self.product {
-            Product::Conv2d(options) => Conv2d { attributes: options.clone() }.reference(&operands, &product),
-            Product::Matmul => Matmul.reference(&operands, &product),
-            Product::Transposed => transposed().reference(&operands, &product),
+            ProductKind::Conv2d(options) => Conv2d { attributes: options.clone() }.reference(&operands, &product),
+            ProductKind::Matmul => Matmul.reference(&operands, &product),
+            ProductKind::Transposed => transposed().reference(&operands, &product),
         };
         vec![Tensor::from_fn(&outputs[0], |index| {
             let channel = index.last().copied().unwrap_or(0);
@@ -206,9 +206,9 @@ impl Quantized {
     /// The dimension of output channels in a filter of this rank.
     pub fn channel_axis(&self, rank: usize) -> usize {
         match &self.product {
-            Product::Conv2d(options) => options.filter_layout.axes()[0],
-            Product::Matmul => rank - 1,
-            Product::Transposed => 0,
+            ProductKind::Conv2d(options) => options.filter_layout.axes()[0],
+            ProductKind::Matmul => rank - 1,
+            ProductKind::Transposed => 0,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::blocks::BlockPanels;
 use super::matrix::{Matrix, StridedMatrix};
+use super::panel_data::PanelData;
 use super::panels::Panels;
 use super::tile::{Panel, takes_half, tile_size};
 use crate::cpu::kernels::float::Floats;
@@ -45,16 +46,16 @@ impl Columns<'_> {
         };
         match *self {
             Columns::Panels(panels) => match panels.block(cols.clone(), depth.clone()) {
-                data @ Floats::F16(_) if !takes_half(rows) => {
+                data if data.as_f32().is_none() && !takes_half(rows) => {
                     let room = &mut room[..data.len()];
-                    data.widen(isa, room);
-                    Panel { data: Floats::F32(room), step: width, next: 0 }
+                    data.widen(isa, 0, room);
+                    Panel { data: PanelData::F32(room), step: width, next: 0 }
                 }
                 data => in_place(data, width, &|at| panels.place(at)),
             },
             Columns::Blocks(panels) => {
                 panels.extract(isa, cols.start, depth, room);
-                Panel { data: Floats::F32(room), step: width, next: 0 }
+                Panel { data: PanelData::F32(room), step: width, next: 0 }
             }
             Columns::Matrix(Matrix::Strided(StridedMatrix {
                 data: Floats::F32(data),
@@ -62,12 +63,12 @@ impl Columns<'_> {
                 depth_stride,
             })) if cols.len() == width && rows.div_ceil(tile.rows) <= UNPACKED_TILES => {
                 let place = |[lane, depth]: [usize; 2]| lane + depth * depth_stride;
-                in_place(Floats::F32(&data[place([cols.start, depth.start])..]), depth_stride, &place)
+                in_place(PanelData::F32(&data[place([cols.start, depth.start])..]), depth_stride, &place)
             }
             Columns::Matrix(source) => {
                 let room = &mut room[..width * depth.len()];
                 source.pack(isa, cols, depth, width, room);
-                Panel { data: Floats::F32(room), step: width, next: 0 }
+                Panel { data: PanelData::F32(room), step: width, next: 0 }
             }
         }
     }

@@ -8,11 +8,11 @@
 
 use super::columns::Columns;
 use super::finish::{InRegisters, ProductEpilogue};
+use super::panel_data::PanelData;
 use super::panels::{depth_block, depth_blocks};
 use super::rows::{Rows, copied_len};
 use super::tile::{MAX_PANELS, Multiply, Panel, Place, multiply, panels_at_once, tile_size};
 use crate::cpu::costs::MULTIPLY_ADD;
-use crate::cpu::kernels::float::Floats;
 use crate::cpu::schedule::partition::{Grid, Shape, partition};
 use crate::cpu::schedule::tiles::Tile;
 use crate::cpu::simd::Isa;
@@ -181,7 +181,7 @@ impl Product<'_> {
         let (for_columns, for_rows) = scratch.split_at_mut(MAX_PANELS * size.cols * depth_block(self.depth));
         let left = self.rows.block(self.isa, rows.clone(), depth.clone(), for_rows);
         for first in cols.clone().step_by(group * size.cols) {
-            let mut panels = [Panel { data: Floats::F32(&[]), step: 0, next: 0 }; MAX_PANELS];
+            let mut panels = [Panel { data: PanelData::F32(&[]), step: 0, next: 0 }; MAX_PANELS];
             let own = first..(first + group * size.cols).min(cols.end);
             let count = own.len().div_ceil(size.cols);
             let next = match (own.end < cols.end, depth.end == self.depth) {

@@ -9,6 +9,7 @@ pub mod frame;
 pub mod int8;
 pub mod masks;
 pub mod matrix;
+pub mod panel_data;
 pub mod panels;
 pub mod recurrent;
 pub mod rows;

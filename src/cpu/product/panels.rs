@@ -1,15 +1,15 @@
-//! Storage of a right operand: panels as wide as the register tile, and the conversion of one depth block of a panel to
-//! floats.
+//! Storage of a right operand: panels as wide as the register tile.
 //!
 //! A product sums over the *depth*. The *lanes* of a right operand are its columns, each with one element per depth. A
 //! panel holds `width` neighboring lanes as `[depth][width]`; lanes beyond the last one are 0. The panels of a depth
 //! block are consecutive, and so are the blocks.
 
 use super::matrix::{Matrix, PatchMatrix, Patches, StridedMatrix};
-use crate::cpu::kernels::float::{Floats, narrow};
-use crate::cpu::simd::Isa;
+use super::panel_data::{PanelData, PanelElement, Unpacked};
+use crate::cpu::kernels::float::Floats;
+use crate::cpu::simd::{Bfloat16, Isa};
 use crate::cpu::weights::{Staging, Weights};
-use crate::dtype::{DataType, Element};
+use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::{Buffer, elements, elements_mut};
 use half::f16;
@@ -134,12 +134,35 @@ impl Layout<'_> {
     }
 }
 
-/// An operand packed in advance, in the element type of the constant: float16 weights take no more memory than the raw
+/// The type of the elements of [`Panels`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum PanelType {
+    F32,
+    F16,
+    Bf16,
+}
+
+impl PanelType {
+    /// The type for elements of a constant.
+    fn of(weights: &Weights) -> PanelType {
+        match weights.dtype() {
+            DataType::Float16 => PanelType::F16,
+            _ if weights.are_bfloat16() => PanelType::Bf16,
+            _ => PanelType::F32,
+        }
+    }
+
+    fn size(self) -> usize {
+        if self == PanelType::F32 { size_of::<f32>() } else { size_of::<f16>() }
+    }
+}
+
+/// An operand packed in advance, in the element type of the constant: weights of 16 bits take no more memory than the raw
 /// ones. Clones share the memory, as do all operands that pack the same elements the same way.
 #[derive(Clone)]
 pub struct Panels {
     data: Arc<Buffer>,
-    dtype: DataType,
+    of: PanelType,
     lanes: usize,
     depth: usize,
     width: usize,
@@ -152,28 +175,24 @@ impl Panels {
     /// An `UnknownError` if there is not enough memory for the panels, an `OperationError` if mapped weights cannot be
     /// read.
     pub fn new(isa: Isa, weights: Weights, layout: Layout, lanes: usize, depth: usize, width: usize) -> Result<Panels> {
-        let dtype = weights.dtype();
+        let of = PanelType::of(&weights);
         let data = weights.packed(&("panels", &layout, lanes, depth, width), || {
-            let mut data = Buffer::streamed(lanes.div_ceil(width) * width * depth * dtype.size())?;
+            let mut data = Buffer::streamed(lanes.div_ceil(width) * width * depth * of.size())?;
             let mut staging = Staging::default();
             for piece in layout.pieces(lanes, depth, width, weights.piece_len()) {
                 let source = layout.source(weights.piece(piece.elements, &mut staging)?);
                 let filling =
                     Filling { source: &source, piece: [&piece.lanes, &piece.depth], sizes: [lanes, depth, width] };
-                match dtype {
-                    DataType::Float16 => {
-                        filling.fill(&weights, elements_mut::<f16>(data.bytes_mut()), |lanes, depth, panel| {
-                            filling.pack_halves(isa, lanes, depth, panel);
-                        });
-                    }
-                    _ => filling.fill(&weights, elements_mut::<f32>(data.bytes_mut()), |lanes, depth, panel| {
-                        source.pack(isa, lanes, depth, width, panel);
-                    }),
+                let bytes = data.bytes_mut();
+                match of {
+                    PanelType::F32 => filling.fill(isa, &weights, elements_mut::<f32>(bytes)),
+                    PanelType::F16 => filling.fill(isa, &weights, elements_mut::<f16>(bytes)),
+                    PanelType::Bf16 => filling.fill::<Bfloat16>(isa, &weights, bytes.as_chunks_mut().0),
                 }
             }
             Ok(data)
         })?;
-        Ok(Panels { data, dtype, lanes, depth, width })
+        Ok(Panels { data, of, lanes, depth, width })
     }
 
     /// The buffer of the panels.
@@ -181,9 +200,9 @@ impl Panels {
         &self.data
     }
 
-    /// The type of the elements.
+    /// The data type of the constant.
     pub fn dtype(&self) -> DataType {
-        self.dtype
+        if self.of == PanelType::F16 { DataType::Float16 } else { DataType::Float32 }
     }
 
     /// Number of lanes, and of elements per lane.
@@ -191,24 +210,23 @@ impl Panels {
         [self.lanes, self.depth]
     }
 
-    /// Whether elements are float16, and copied to be multiplied.
+    /// Whether elements have 16 bits, and are copied to be multiplied.
     pub fn is_half(&self) -> bool {
-        self.dtype == DataType::Float16
+        self.of != PanelType::F32
     }
 
     /// The panels that cover `lanes`, which start at a panel, for one depth block.
-    pub fn block(&self, lanes: Range<usize>, depth: Range<usize>) -> Floats<'_> {
-        match self.dtype {
-            DataType::Float16 => Floats::F16(self.block_of(lanes, depth)),
-            _ => Floats::F32(self.block_of(lanes, depth)),
-        }
-    }
-
-    fn block_of<T: Element>(&self, lanes: Range<usize>, depth: Range<usize>) -> &[T] {
+    pub fn block(&self, lanes: Range<usize>, depth: Range<usize>) -> PanelData<'_> {
         debug_assert!(lanes.start.is_multiple_of(self.width) && lanes.end <= self.lanes);
         debug_assert!(depth.start.is_multiple_of(depth_block(self.depth)) && depth.end <= self.depth);
         let start = self.place([lanes.start, depth.start]);
-        &elements::<T>(self.data.bytes())[start..][..lanes.len().div_ceil(self.width) * self.width * depth.len()]
+        let range = start..start + lanes.len().div_ceil(self.width) * self.width * depth.len();
+        let bytes = self.data.bytes();
+        match self.of {
+            PanelType::F32 => PanelData::F32(&elements(bytes)[range]),
+            PanelType::F16 => PanelData::F16(&elements(bytes)[range]),
+            PanelType::Bf16 => PanelData::Bf16(&bytes.as_chunks().0[range]),
+        }
     }
 
     /// The offset in elements of the depth block at `depth` in the panel at `lane`.
@@ -220,28 +238,25 @@ impl Panels {
     /// Copies all elements of one lane.
     ///
     /// # Panics
-    /// If the elements have another type.
-    pub fn copy_lane<T: Element>(&self, lane: usize, out: &mut [T]) {
-        assert_eq!(self.dtype, T::DATA_TYPE);
+    /// If they are of another [`dtype`](Self::dtype).
+    pub fn copy_lane<T: Unpacked>(&self, lane: usize, out: &mut [T]) {
         let first = lane / self.width * self.width;
         for block in depth_blocks(self.depth) {
-            let panel = self.block_of::<T>(first..(first + 1).min(self.lanes), block.clone());
-            let lane = panel[lane - first..].iter().step_by(self.width);
-            out[block].iter_mut().zip(lane).for_each(|(out, x)| *out = *x);
+            let from = self.block(first..(first + 1).min(self.lanes), block.clone());
+            T::unpack(from, [lane - first, self.width], &mut out[block]);
         }
     }
 
     /// Copies the elements of all lanes at one depth index to `out`, with one element per lane.
     ///
     /// # Panics
-    /// If the elements have another type.
-    pub fn copy_depth<T: Element>(&self, depth: usize, out: &mut [T]) {
-        assert_eq!(self.dtype, T::DATA_TYPE);
+    /// If they are of another [`dtype`](Self::dtype).
+    pub fn copy_depth<T: Unpacked>(&self, depth: usize, out: &mut [T]) {
         let start = depth / depth_block(self.depth) * depth_block(self.depth);
         let block = start..(start + depth_block(self.depth)).min(self.depth);
-        let panels = self.block_of::<T>(0..self.lanes, block.clone());
-        for (out, panel) in out.chunks_mut(self.width).zip(panels.chunks_exact(self.width * block.len())) {
-            out.copy_from_slice(&panel[(depth - start) * self.width..][..out.len()]);
+        for (index, out) in out.chunks_mut(self.width).enumerate() {
+            let (lane, at) = (index * self.width, (depth - start) * self.width);
+            T::unpack(self.block(lane..lane + 1, block.clone()), [at, 1], out);
         }
     }
 }
@@ -257,14 +272,8 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Calls `pack` with the lanes and the depth indices of each part of a panel of `data`.
-    fn fill<T: Element>(
-        &self,
-        weights: &Weights,
-        data: &mut [T],
-        pack: impl Fn(Range<usize>, Range<usize>, &mut [T]) + Sync,
-    ) {
-        let Filling { piece: [lanes, depth], sizes: [all, full_depth, width], .. } = *self;
+    fn fill<T: PanelElement>(&self, isa: Isa, weights: &Weights, data: &mut [T]) {
+        let Filling { source, piece: [lanes, depth], sizes: [all, full_depth, width] } = *self;
         let padded = all.div_ceil(width) * width;
         for block in depth_blocks(full_depth) {
             let part = block.start.max(depth.start)..block.end.min(depth.end);
@@ -277,19 +286,15 @@ impl Filling<'_> {
             let within = (part.start - block.start) * width..(part.end - block.start) * width;
             let from = part.start - depth.start..part.end - depth.start;
             weights.fill(panels, len, COPY_COST, |first, panels| {
+                let mut room = Vec::new();
                 for (index, panel) in panels.chunks_exact_mut(len).enumerate() {
                     let start = (first + index) * width;
-                    pack(start..(start + width).min(lanes.len()), from.clone(), &mut panel[within.clone()]);
+                    let lanes = start..(start + width).min(lanes.len());
+                    let panel = &mut panel[within.clone()];
+                    T::fill(isa, panel, &mut room, |panel| source.pack(isa, lanes, from.clone(), width, panel));
                 }
             });
         }
-    }
-
-    /// Packs a part of a panel as float16.
-    fn pack_halves(&self, isa: Isa, lanes: Range<usize>, depth: Range<usize>, panel: &mut [f16]) {
-        let mut room = vec![0.0; panel.len()];
-        self.source.pack(isa, lanes, depth, self.sizes[2], &mut room);
-        narrow(isa, &room, panel);
     }
 }
 
@@ -297,6 +302,7 @@ impl Filling<'_> {
 mod tests {
     use super::*;
     use crate::cpu::schedule::pool::Threads;
+    use crate::dtype::Element;
     use crate::dtype::Number;
     use crate::ir::Constant;
     use crate::memory::{Backing, Mapped, bytes_of};
@@ -306,7 +312,7 @@ mod tests {
         T::from_number(Number::Float(x as f64))
     }
 
-    fn check<T: Element>() {
+    fn check<T: Element + Unpacked>() {
         for isa in Isa::available() {
             for (lanes, depth) in [(1, 1), (3, 5), (12, 4), (13, 300), (33, 9)] {
                 for (lane_stride, depth_stride) in [(1, lanes + 2), (depth + 1, 1), (2, 2 * lanes)] {
@@ -325,7 +331,7 @@ mod tests {
                                 let end = (start + width).min(lanes);
                                 source.pack(isa, start..end, block.clone(), width, panel);
                                 let mut wide = vec![f32::NAN; panel.len()];
-                                packed.block(start..end, block.clone()).widen(isa, &mut wide);
+                                packed.block(start..end, block.clone()).widen(isa, 0, &mut wide);
                                 assert_eq!(wide, panel);
                             }
                             for (i, &x) in direct.iter().enumerate() {
@@ -344,7 +350,7 @@ mod tests {
     }
 
     /// Checks that lanes and depth indices can be copied out of the panels.
-    fn check_rows<T: Element>(packed: &Panels, data: &[T], [lane_stride, depth_stride]: [usize; 2]) {
+    fn check_rows<T: Element + Unpacked>(packed: &Panels, data: &[T], [lane_stride, depth_stride]: [usize; 2]) {
         let [lanes, depth] = packed.sizes();
         for lane in 0..lanes {
             let mut out = vec![T::default(); depth];

@@ -5,8 +5,8 @@
     reason = "loops over indices become vectors; iterators over several arrays are functions that must be inlined"
 )]
 
+use super::panel_data::PanelData;
 use super::tile::{Left, MAX_PANELS, Multiply, Panel, multiply, takes_half, tile_size};
-use crate::cpu::kernels::float::Floats;
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use crate::memory::ColumnBlock;
 use crate::ops::recurrent::Activation;
@@ -28,13 +28,13 @@ pub fn multiply_panels<'a>(
     isa: Isa,
     h: &[f32],
     [rows, stride, depth]: [usize; 3],
-    panels: impl Iterator<Item = Floats<'a>>,
+    panels: impl Iterator<Item = PanelData<'a>>,
     out: &mut ColumnBlock<f32>,
     PanelOutputs { first: [row, column], apart }: PanelOutputs,
     accumulate: bool,
 ) {
     let width = tile_size(isa).cols;
-    let mut all = [Panel { data: Floats::F32(&[]), step: width, next: 0 }; MAX_PANELS];
+    let mut all = [Panel { data: PanelData::F32(&[]), step: width, next: 0 }; MAX_PANELS];
     let mut count = 0;
     for data in panels {
         all[count].data = data;
@@ -42,7 +42,7 @@ pub fn multiply_panels<'a>(
     }
     let [down, across] = apart.map(|apart| apart * count.saturating_sub(1));
     assert!(row + down + rows <= out.rows() && column + across + width <= out.width());
-    // Panels of float16 are widened while they are read, for few rows at a time.
+    // Panels of 16 bits are widened while they are read, for few rows at a time.
     let (mut high, is_half) = (rows, all[0].data.as_f32().is_none());
     while is_half && !takes_half(high) {
         high -= 1;

@@ -52,11 +52,12 @@ impl Rows<'_> {
             Rows::Matrix(Matrix::Strided(strided)) => strided.copy(isa, rows, depth, stride, copied),
             Rows::Panels(panels) => {
                 let data = panels.block(rows.clone(), depth.clone());
-                let kept = StridedMatrix { data, lane_stride: depth.len(), depth_stride: 1 };
-                kept.copy(isa, 0..rows.len(), 0..depth.len(), stride, copied);
+                for (row, out) in copied.chunks_exact_mut(stride).enumerate() {
+                    data.widen(isa, row * depth.len(), &mut out[..depth.len()]);
+                }
             }
             Rows::Matrix(Matrix::Patches(Patches { image, matrix })) if has_pixels(matrix) => {
-                isa.run(CopyPixels { image, matrix, rows, depth, stride, out: &mut *copied });
+                isa.run(CopyPixels { image, matrix, zero: 0.0, rows, depth, stride, out: &mut *copied });
             }
             // A row is a panel of one lane.
             Rows::Matrix(source) => {
@@ -111,22 +112,67 @@ fn has_pixels(matrix: &PatchMatrix) -> bool {
     matrix.channel_stride == 1 && !matrix.channels_first
 }
 
-/// Copies patches of pixels with contiguous channels to rows, over a part of the depth: often whole filter rows at once.
-struct CopyPixels<'a> {
-    image: &'a [f32],
-    matrix: &'a PatchMatrix,
-    rows: Range<usize>,
-    depth: Range<usize>,
-    /// Distance between rows of `out`.
-    stride: usize,
-    out: &'a mut [f32],
+/// Elements of images.
+pub trait Pixel: Copy {
+    /// Elements of rows.
+    type InRow: Copy;
+    /// Writes `to[i] = from[i]` over the whole of `to`, often a few elements.
+    fn copy<S: Simd>(simd: S, from: &[Self], to: &mut [Self::InRow]);
 }
 
-impl Kernel for CopyPixels<'_> {
+impl Pixel for f32 {
+    type InRow = f32;
+    #[inline(always)]
+    fn copy<S: Simd>(simd: S, from: &[f32], to: &mut [f32]) {
+        copy(simd, from, to);
+    }
+}
+
+impl Pixel for u8 {
+    type InRow = u8;
+    #[inline(always)]
+    fn copy<S: Simd>(_: S, from: &[u8], to: &mut [u8]) {
+        let len = to.len();
+        // Two copies of a constant length, which may overlap, are faster than a call of `memcpy`.
+        macro_rules! two {
+            ($half:literal) => {{
+                to[..$half].copy_from_slice(&from[..$half]);
+                to[len - $half..].copy_from_slice(&from[len - $half..len]);
+            }};
+        }
+        match len {
+            0..4 => to.iter_mut().zip(from).for_each(|(to, from)| *to = *from),
+            4..8 => two!(4),
+            8..16 => two!(8),
+            16..=32 => two!(16),
+            _ => to.copy_from_slice(&from[..len]),
+        }
+    }
+}
+
+/// Copies patches of pixels with contiguous channels to rows, over a part of the depth: often whole filter rows at once.
+pub struct CopyPixels<'a, T: Pixel> {
+    /// The elements, starting with the first channel at the upper left of image 0.
+    pub image: &'a [T],
+    /// The patches; channels are contiguous, and last in the order of the depth.
+    pub matrix: &'a PatchMatrix,
+    /// What is outside the image.
+    pub zero: T::InRow,
+    /// The patches to copy.
+    pub rows: Range<usize>,
+    /// The elements of each to copy.
+    pub depth: Range<usize>,
+    /// Distance between rows of `out`.
+    pub stride: usize,
+    /// Where they go.
+    pub out: &'a mut [T::InRow],
+}
+
+impl<T: Pixel> Kernel for CopyPixels<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let CopyPixels { image: elements, matrix: m, rows, depth, stride, out } = self;
+        let CopyPixels { image: elements, matrix: m, zero, rows, depth, stride, out } = self;
         let [high, wide] = m.out;
         let row_len = m.taps[1].len() * m.channels;
         // All taps of a filter row inside the image are contiguous.
@@ -137,7 +183,7 @@ impl Kernel for CopyPixels<'_> {
         let start = (depth.start / row_len, depth.start % row_len);
         let pixel = rows.start % (high * wide);
         let (mut image, mut y, mut x) = (rows.start / (high * wide) * m.image_stride, pixel / wide, pixel % wide);
-        for out in out.chunks_exact_mut(stride).take(rows.len()) {
+        for out in out.chunks_mut(stride).take(rows.len()) {
             let left = (x * m.step[1]) as isize;
             let whole = adjoining && left + from >= 0 && left + to < m.size[1] as isize;
             let (mut ty, mut within) = start;
@@ -148,7 +194,7 @@ impl Kernel for CopyPixels<'_> {
                 // elements.
                 let base = image + (left + from) as usize * m.strides[1];
                 for (tap, out) in m.taps[0].iter().zip(out.chunks_exact_mut(row_len)) {
-                    copy(simd, &elements[base + (top + tap) as usize * m.strides[0]..][..row_len], out);
+                    T::copy(simd, &elements[base + (top + tap) as usize * m.strides[0]..][..row_len], out);
                 }
                 out = &mut [];
             }
@@ -170,8 +216,8 @@ impl Kernel for CopyPixels<'_> {
                 }
                 let (now, rest) = out.split_at_mut(len);
                 match at {
-                    Some(at) => copy(simd, &elements[at..at + len], now),
-                    None => now.fill(0.0),
+                    Some(at) => T::copy(simd, &elements[at..at + len], now),
+                    None => now.fill(zero),
                 }
                 out = rest;
                 within += len;
@@ -212,6 +258,43 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn rows_of_bytes_hold_the_patches() {
+        let bytes: Vec<u8> = (1..=210).collect();
+        let image: Vec<f32> = bytes.iter().map(|&byte| byte as f32).collect();
+        let mut checked = 0;
+        // Some with runs of every length up to more than two vectors.
+        let long = (1..40).map(|channels| PatchMatrix {
+            channels,
+            channels_first: false,
+            size: [2, 2],
+            image_stride: 4 * channels,
+            channel_stride: 1,
+            strides: [2 * channels, channels],
+            out: [2, 2],
+            step: [1, 1],
+            taps: [vec![0], vec![-1, 0]],
+        });
+        for matrix in matrices().into_iter().chain(long).filter(has_pixels) {
+            let (lanes, depth) = (matrix.out[0] * matrix.out[1], matrix.depth());
+            for isa in Isa::available() {
+                for (rows, stride) in [(0..lanes, depth), (1..lanes - 1, depth + 3)] {
+                    let mut out = vec![250; (rows.len() - 1) * stride + depth];
+                    let (matrix, out_rows, whole) = (&matrix, rows.clone(), 0..depth);
+                    let zero = 249;
+                    isa.run(CopyPixels { image: &bytes, matrix, zero, rows, depth: whole, stride, out: &mut out });
+                    for (row, k) in out_rows.clone().flat_map(|row| (0..stride).map(move |k| (row, k))) {
+                        let Some(&x) = out.get((row - out_rows.start) * stride + k) else { break };
+                        let wanted = if k < depth { element(matrix, &image, row, k) as u8 } else { 250 };
+                        assert_eq!(x, if wanted == 0 { zero } else { wanted }, "{matrix:?}, row {row}, depth {k}");
+                        checked += 1;
+                    }
+                }
+            }
+        }
+        assert!(checked > 1000);
     }
 
     #[test]

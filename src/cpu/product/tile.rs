@@ -8,9 +8,9 @@
 )]
 
 use super::finish::{InRegisters, lanes_within};
-use crate::cpu::kernels::float::{Float, Floats};
+use super::panel_data::{PanelData, PanelElement};
 use crate::cpu::simd::{Isa, Kernel, Simd};
-use crate::with_floats;
+use crate::with_panel;
 use std::arch::asm;
 
 /// Vectors per row of the tile.
@@ -98,9 +98,9 @@ impl<'a> Left<'a> {
 /// One panel of a right operand: the element of column `c` at depth `k` is `data[k * step + c]`.
 #[derive(Clone, Copy)]
 pub struct Panel<'a> {
-    /// The elements: for each depth, as many whole vectors as the requested columns need. float16 only if
+    /// The elements: for each depth, as many whole vectors as the requested columns need. Of 16 bits only if
     /// [`takes_half`] allows it.
-    pub data: Floats<'a>,
+    pub data: PanelData<'a>,
     /// Distance between depths, in elements.
     pub step: usize,
     /// Distance to the panel needed next, in elements, for prefetching it while this one is processed; 0 if unknown.
@@ -120,7 +120,7 @@ pub fn panels_at_once(rows: usize) -> usize {
     }
 }
 
-/// Whether products of `rows` rows widen float16 panels in registers. With more rows, widening the panels once in
+/// Whether products of `rows` rows widen panels of 16 bits in registers. With more rows, widening the panels once in
 /// memory is a small share of the work.
 pub fn takes_half(rows: usize) -> bool {
     panels_at_once(rows) > 1
@@ -172,21 +172,21 @@ pub struct Place<'a> {
 /// # Panics
 /// If an operand is shorter than its sizes.
 pub unsafe fn multiply(isa: Isa, product: Multiply) {
-    isa.run(Tiles(product));
+    isa.run(RegisterTiles(product));
 }
 
 /// The constructor of this value guarantees the contract of [`multiply`].
-struct Tiles<'a>(Multiply<'a>);
+struct RegisterTiles<'a>(Multiply<'a>);
 
-impl Kernel for Tiles<'_> {
+impl Kernel for RegisterTiles<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let is_wide = self.0.panels.len() > 1 || self.0.panels.iter().any(|panel| panel.data.as_f32().is_none());
         match (self.0.rows, self.0.panels.len()) {
             (0, _) => {}
-            (1, _) if is_wide => with_floats!(self.0.panels[0].data, of => self.wide::<S, _, 1, 4>(simd, of)),
-            (2, _) if is_wide => with_floats!(self.0.panels[0].data, of => self.wide::<S, _, 2, 2>(simd, of)),
+            (1, _) if is_wide => with_panel!(self.0.panels[0].data, of => self.wide::<S, _, 1, 4>(simd, of)),
+            (2, _) if is_wide => with_panel!(self.0.panels[0].data, of => self.wide::<S, _, 2, 2>(simd, of)),
             // Not in a closure: unless inlined, it would be compiled for the baseline CPU.
             _ => {
                 for index in 0..self.0.panels.len() {
@@ -197,7 +197,7 @@ impl Kernel for Tiles<'_> {
     }
 }
 
-impl<'a> Tiles<'a> {
+impl<'a> RegisterTiles<'a> {
     /// The product with the panel at `index`.
     #[inline(always)]
     fn part<S: Simd>(&self, index: usize) -> Part<'a> {
@@ -222,7 +222,7 @@ impl<'a> Tiles<'a> {
     /// Computes few rows of several panels, whose elements have the type of `_of`, with as many sums in flight as the
     /// latency of an addition requires.
     #[inline(always)]
-    fn wide<S: Simd, T: Float, const ROWS: usize, const PANELS: usize>(&self, simd: S, _of: &[T]) {
+    fn wide<S: Simd, T: PanelElement, const ROWS: usize, const PANELS: usize>(&self, simd: S, _of: &[T]) {
         let Multiply { left, panels, depth, .. } = self.0;
         let wide = VECTORS * S::LANES;
         for (group, panels) in panels.chunks(PANELS).enumerate() {
@@ -251,8 +251,7 @@ impl<'a> Tiles<'a> {
                         for v in 0..VECTORS {
                             // SAFETY: the lengths of the operands were checked above; pointers end at most one step
                             // beyond the last depth, which wrapping arithmetic permits.
-                            let column = unsafe { std::slice::from_raw_parts(at[index].add(v * S::LANES), S::LANES) };
-                            let column = T::load(simd, column);
+                            let column = unsafe { T::load(simd, at[index].add(v * S::LANES)) };
                             for row in 0..ROWS {
                                 // SAFETY: as above.
                                 let factor = simd.splat(unsafe { *from.add(row * left.stride) });
@@ -313,6 +312,26 @@ pub(super) fn opaque<T>(mut pointer: *const T) -> *const T {
     // SAFETY: the assembly contains no instructions.
     unsafe { asm!("/* {0} */", inout(reg) pointer, options(pure, readonly, nostack, preserves_flags)) };
     pointer
+}
+
+/// Loads the columns of one depth for a tile of `ROWS` rows, and prefetches as many `next` floats after them.
+///
+/// # Safety
+/// `VECS` vectors from `at` on are readable.
+#[inline(always)]
+unsafe fn load_columns<S: Simd, const ROWS: usize, const VECS: usize>(
+    simd: S,
+    at: *const f32,
+    next: isize,
+) -> [S::F32; VECS] {
+    let mut columns = [simd.splat(0.0); VECS];
+    for v in 0..VECS {
+        // SAFETY: by the contract.
+        columns[v] = unsafe { simd.load_ptr(at.add(v * S::LANES)) };
+        let line = at.wrapping_offset(next + (v * S::LANES) as isize);
+        if ROWS <= STREAMED_ROWS { simd.prefetch(line) } else { simd.prefetch_l2(line) }
+    }
+    columns
 }
 
 /// Where a register tile is written.
@@ -417,13 +436,8 @@ impl Part<'_> {
             }
             macro_rules! lanes {
                 ($($LANE:literal)*) => {$(
-                    let mut columns = [simd.splat(0.0); VECS];
-                    for v in 0..VECS {
-                        // SAFETY: as below.
-                        columns[v] = unsafe { simd.load_ptr(columns_at.add(v * S::LANES)) };
-                        let line = columns_at.wrapping_offset(next + (v * S::LANES) as isize);
-                        if ROWS <= STREAMED_ROWS { simd.prefetch(line) } else { simd.prefetch_l2(line) }
-                    }
+                    // SAFETY: as below.
+                    let columns: [S::F32; VECS] = unsafe { load_columns::<S, ROWS, VECS>(simd, columns_at, next) };
                     for row in 0..ROWS {
                         for v in 0..VECS {
                             sums[row][v] = simd.mul_add_lane::<$LANE>(factors[row], columns[v], sums[row][v]);
@@ -439,14 +453,9 @@ impl Part<'_> {
             rest -= 4;
         }
         for _ in 0..rest {
-            let mut columns = [simd.splat(0.0); VECS];
-            for v in 0..VECS {
-                // SAFETY: the function's contract covers all reads at this depth; pointers end at most one step beyond
-                // the last one, which wrapping arithmetic permits.
-                columns[v] = unsafe { simd.load_ptr(columns_at.add(v * S::LANES)) };
-                let line = columns_at.wrapping_offset(next + (v * S::LANES) as isize);
-                if ROWS <= STREAMED_ROWS { simd.prefetch(line) } else { simd.prefetch_l2(line) }
-            }
+            // SAFETY: the function's contract covers all reads at this depth; pointers end at most one step beyond the last
+            // one, which wrapping arithmetic permits.
+            let columns: [S::F32; VECS] = unsafe { load_columns::<S, ROWS, VECS>(simd, columns_at, next) };
             for row in 0..ROWS {
                 // SAFETY: as above.
                 let factor = simd.splat(unsafe { *rows_at[row / 3].add(row % 3 * apart) });
@@ -554,7 +563,7 @@ mod tests {
                             let product = Multiply {
                                 left: Left { data: &a, stride, step },
                                 rows,
-                                panels: &[Panel { data: Floats::F32(&b), step: width, next: 0 }],
+                                panels: &[Panel { data: PanelData::F32(&b), step: width, next: 0 }],
                                 cols,
                                 depth,
                                 out: out.as_mut_ptr(),
@@ -588,7 +597,7 @@ mod tests {
                 let (depth, cols) = (9, (count - 1) * width + last);
                 let a: Vec<f32> = (0..rows * depth).map(|i| (i * 3 % 7) as f32 - 3.0).collect();
                 let b: Vec<f32> = (0..count * depth * width).map(|i| (i % 11) as f32 - 5.0).collect();
-                let panel = |data| Panel { data: Floats::F32(data), step: width, next: 0 };
+                let panel = |data| Panel { data: PanelData::F32(data), step: width, next: 0 };
                 let panels: Vec<Panel> = b.chunks(depth * width).map(panel).collect();
                 let (stride, panel_stride) = (count * width + 1, width);
                 let [mut once, mut each] = [0, 1].map(|_| vec![1.0; rows * stride]);

@@ -14,9 +14,9 @@
 //! where the definition has other values. An infinite or NaN weight makes all outputs of its channel NaN.
 
 use super::finish::Tail;
+use super::panel_data::PanelData;
 use super::panels::depth_block;
 use super::tile::{Left, Multiply, Panel, multiply, tile_size};
-use crate::cpu::kernels::float::Floats;
 use crate::cpu::schedule::tiles::Tile;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::cpu::weights::Weights;
@@ -338,7 +338,7 @@ impl Block<'_> {
                         },
                         rows: tiles,
                         panels: &[Panel {
-                            data: Floats::F32(&weights[(position * from + start) * width..][..depth * width]),
+                            data: PanelData::F32(&weights[(position * from + start) * width..][..depth * width]),
                             step: width,
                             next: (depth * width) as isize,
                         }],

@@ -7,6 +7,55 @@
 //! functions below it are compiled for the level too, which also vectorizes plain scalar loops over slices with the
 //! level's registers. A function that is *not* inlined is compiled for the base architecture: correct, but slow.
 
+/// Defines `enter`, which runs a kernel in a function compiled for the CPU features that values of the type prove.
+macro_rules! enter {
+    ($Level:ty, $Kernel:path, $features:literal) => {
+        impl $Level {
+            /// Runs `kernel` compiled for this level.
+            #[inline]
+            pub(in crate::cpu) fn enter<K: $Kernel>(self, kernel: K) -> K::Output {
+                #[target_feature(enable = $features)]
+                fn call<K: $Kernel>(level: $Level, kernel: K) -> K::Output {
+                    kernel.run(level)
+                }
+                // SAFETY: `self` proves that the CPU has the features.
+                unsafe { call(self, kernel) }
+            }
+        }
+    };
+}
+#[cfg(target_arch = "aarch64")]
+pub(in crate::cpu) use enter;
+
+/// Methods of a witness that are one expression: each compiles to a few instructions, which compute, or prefetch.
+/// Unsafe ones may also access the memory that the trait says.
+macro_rules! operations {
+    () => {};
+    (
+        fn $name:ident $(<const $N:ident: $Number:ty>)? ($($arg:tt: $Type:ty),*) $(-> $Out:ty)? = $body:expr;
+        $($rest:tt)*
+    ) => {
+        #[inline(always)]
+        fn $name $(<const $N: $Number>)? (self, $($arg: $Type),*) $(-> $Out)? {
+            // SAFETY: `self` proves the CPU's features.
+            unsafe { $body }
+        }
+        operations! { $($rest)* }
+    };
+    (
+        unsafe fn $name:ident $(<$(const $N:ident: $Number:ty),*>)? ($($arg:tt: $Type:ty),*) $(-> $Out:ty)? =
+            $body:expr;
+        $($rest:tt)*
+    ) => {
+        #[inline(always)]
+        unsafe fn $name $(<$(const $N: $Number),*>)? (self, $($arg: $Type),*) $(-> $Out)? {
+            // SAFETY: `self` proves the CPU's features; the caller guarantees the memory that the trait says.
+            unsafe { $body }
+        }
+        operations! { $($rest)* }
+    };
+}
+
 pub mod dot;
 pub mod math;
 #[cfg(target_arch = "aarch64")]
@@ -167,6 +216,15 @@ pub fn features() -> Vec<&'static str> {
 
 /// The most floats that a vector of any level has.
 pub const MAX_LANES: usize = 16;
+
+/// The bytes of a bfloat16: the upper half of a float32.
+pub type Bfloat16 = [u8; 2];
+
+/// The number as float32.
+#[inline(always)]
+pub fn widen_bfloat16([low, high]: Bfloat16) -> f32 {
+    f32::from_le_bytes([0, 0, low, high])
+}
 
 /// Whether sequential reads from large pages need software prefetch.
 ///
@@ -337,6 +395,19 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         for (lane, &x) in lanes.iter_mut().zip(&from[..Self::LANES]) {
             *lane = widen(x);
         }
+        self.load(&lanes)
+    }
+
+    /// Loads the `LANES` numbers at `from`, widened.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `LANES` numbers.
+    #[inline(always)]
+    unsafe fn load_bfloat16(self, from: *const Bfloat16) -> Self::F32 {
+        let mut lanes = [0.0; MAX_LANES];
+        // SAFETY: by the contract.
+        let numbers = unsafe { std::slice::from_raw_parts(from, Self::LANES) };
+        lanes.iter_mut().zip(numbers).for_each(|(lane, number)| *lane = widen_bfloat16(*number));
         self.load(&lanes)
     }
 

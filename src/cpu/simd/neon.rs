@@ -1,6 +1,6 @@
 //! NEON of aarch64.
 
-use super::{Kernel, MAX_LANES, Simd};
+use super::{Bfloat16, Kernel, MAX_LANES, Simd};
 use half::f16;
 use std::arch::aarch64::*;
 use std::arch::asm;
@@ -14,18 +14,9 @@ impl Neon {
     pub fn detect() -> Option<Neon> {
         std::arch::is_aarch64_feature_detected!("neon").then_some(Neon(()))
     }
-
-    /// Runs `kernel` compiled for this level.
-    #[inline]
-    pub(super) fn enter<K: Kernel>(self, kernel: K) -> K::Output {
-        #[target_feature(enable = "neon")]
-        fn call<K: Kernel>(simd: Neon, kernel: K) -> K::Output {
-            kernel.run(simd)
-        }
-        // SAFETY: `self` proves that the CPU has the features.
-        unsafe { call(self, kernel) }
-    }
 }
+
+enter!(Neon, Kernel, "neon");
 
 /// Four half floats, widened. In assembly, because the intrinsics need a newer compiler; every aarch64 CPU has the
 /// instruction.
@@ -57,22 +48,26 @@ unsafe impl Simd for Neon {
     const MULTIPLIES_BY_LANE: bool = true;
     type F32 = float32x4_t;
 
-    #[inline(always)]
-    fn splat(self, x: f32) -> float32x4_t {
-        // SAFETY: `self` proves NEON.
-        unsafe { vdupq_n_f32(x) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_ptr(self, from: *const f32) -> float32x4_t {
-        // SAFETY: `self` proves NEON; the caller guarantees that four floats can be read.
-        unsafe { vld1q_f32(from) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_ptr(self, v: float32x4_t, to: *mut f32) {
-        // SAFETY: `self` proves NEON; the caller guarantees that four floats can be written.
-        unsafe { vst1q_f32(to, v) }
+    operations! {
+        fn prefetch(address: *const f32) =
+            asm!("prfm pldl1keep, [{0}]", in(reg) address, options(readonly, nostack, preserves_flags));
+        fn prefetch_l2(address: *const f32) =
+            asm!("prfm pldl2keep, [{0}]", in(reg) address, options(readonly, nostack, preserves_flags));
+        fn splat(x: f32) -> float32x4_t = vdupq_n_f32(x);
+        unsafe fn load_ptr(from: *const f32) -> float32x4_t = vld1q_f32(from);
+        unsafe fn store_ptr(v: float32x4_t, to: *mut f32) = vst1q_f32(to, v);
+        unsafe fn load_bfloat16(from: *const Bfloat16) -> float32x4_t =
+            vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(from.cast())));
+        fn add(a: float32x4_t, b: float32x4_t) -> float32x4_t = vaddq_f32(a, b);
+        fn sub(a: float32x4_t, b: float32x4_t) -> float32x4_t = vsubq_f32(a, b);
+        fn mul(a: float32x4_t, b: float32x4_t) -> float32x4_t = vmulq_f32(a, b);
+        fn mul_add(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t = vfmaq_f32(c, a, b);
+        fn mul_add_lane<const LANE: i32>(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t =
+            vfmaq_laneq_f32::<LANE>(c, b, a);
+        fn max(a: float32x4_t, b: float32x4_t) -> float32x4_t = vbslq_f32(vcgtq_f32(a, b), a, b);
+        fn min(a: float32x4_t, b: float32x4_t) -> float32x4_t = vbslq_f32(vcltq_f32(a, b), a, b);
+        fn power_of_two(v: float32x4_t) -> float32x4_t =
+            vreinterpretq_f32_s32(vshlq_n_s32::<23>(vreinterpretq_s32_f32(v)));
     }
 
     #[inline(always)]
@@ -89,60 +84,6 @@ unsafe impl Simd for Neon {
         self.store(v, &mut lanes);
         let n = to.len().min(4);
         to[..n].copy_from_slice(&lanes[..n]);
-    }
-
-    #[inline(always)]
-    fn prefetch_l2(self, address: *const f32) {
-        // SAFETY: a prefetch does not fault, whatever the address.
-        unsafe { asm!("prfm pldl2keep, [{0}]", in(reg) address, options(readonly, nostack, preserves_flags)) }
-    }
-
-    #[inline(always)]
-    fn add(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
-        // SAFETY: `self` proves NEON.
-        unsafe { vaddq_f32(a, b) }
-    }
-
-    #[inline(always)]
-    fn sub(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
-        // SAFETY: `self` proves NEON.
-        unsafe { vsubq_f32(a, b) }
-    }
-
-    #[inline(always)]
-    fn mul(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
-        // SAFETY: `self` proves NEON.
-        unsafe { vmulq_f32(a, b) }
-    }
-
-    #[inline(always)]
-    fn mul_add(self, a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
-        // SAFETY: `self` proves NEON.
-        unsafe { vfmaq_f32(c, a, b) }
-    }
-
-    #[inline(always)]
-    fn mul_add_lane<const LANE: i32>(self, a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
-        // SAFETY: `self` proves NEON.
-        unsafe { vfmaq_laneq_f32::<LANE>(c, b, a) }
-    }
-
-    #[inline(always)]
-    fn max(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
-        // SAFETY: `self` proves NEON.
-        unsafe { vbslq_f32(vcgtq_f32(a, b), a, b) }
-    }
-
-    #[inline(always)]
-    fn min(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
-        // SAFETY: `self` proves NEON.
-        unsafe { vbslq_f32(vcltq_f32(a, b), a, b) }
-    }
-
-    #[inline(always)]
-    fn prefetch(self, address: *const f32) {
-        // SAFETY: a prefetch does not fault, whatever the address.
-        unsafe { asm!("prfm pldl1keep, [{0}]", in(reg) address, options(readonly, nostack, preserves_flags)) }
     }
 
     #[inline(always)]
@@ -216,11 +157,5 @@ unsafe impl Simd for Neon {
         let row = |index: usize| self.load(&rows[4 * index..]);
         // SAFETY: `self` proves NEON.
         unsafe { vpaddq_f32(vpaddq_f32(row(0), row(1)), vpaddq_f32(row(2), row(3))) }
-    }
-
-    #[inline(always)]
-    fn power_of_two(self, v: float32x4_t) -> float32x4_t {
-        // SAFETY: `self` proves NEON.
-        unsafe { vreinterpretq_f32_s32(vshlq_n_s32::<23>(vreinterpretq_s32_f32(v))) }
     }
 }

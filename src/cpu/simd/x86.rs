@@ -1,6 +1,6 @@
 //! The levels of x86-64.
 
-use super::{Kernel, MAX_LANES, Simd};
+use super::{Bfloat16, Kernel, MAX_LANES, Simd};
 use half::f16;
 use std::arch::x86_64::*;
 
@@ -17,18 +17,9 @@ impl Avx2 {
             && is_x86_feature_detected!("bmi2");
         has.then_some(Avx2(()))
     }
-
-    /// Runs `kernel` compiled for this level.
-    #[inline]
-    pub(super) fn enter<K: Kernel>(self, kernel: K) -> K::Output {
-        #[target_feature(enable = "avx2,fma,f16c,bmi2")]
-        fn call<K: Kernel>(simd: Avx2, kernel: K) -> K::Output {
-            kernel.run(simd)
-        }
-        // SAFETY: `self` proves that the CPU has the features.
-        unsafe { call(self, kernel) }
-    }
 }
+
+enter!(Avx2, Kernel, "avx2,fma,f16c,bmi2");
 
 /// Proof that this CPU has AVX-512 F, VL, BW and DQ and everything that [`Avx2`] proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,18 +35,9 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512dq");
         has.then_some(Avx512(()))
     }
-
-    /// Runs `kernel` compiled for this level.
-    #[inline]
-    pub(super) fn enter<K: Kernel>(self, kernel: K) -> K::Output {
-        #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2")]
-        fn call<K: Kernel>(simd: Avx512, kernel: K) -> K::Output {
-            kernel.run(simd)
-        }
-        // SAFETY: `self` proves that the CPU has the features.
-        unsafe { call(self, kernel) }
-    }
 }
+
+enter!(Avx512, Kernel, "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
 
 /// `a * b + c`, rounded once. Not [`f32::mul_add`], which calls the C library wherever it is not inlined into a function
 /// for CPUs with FMA, as in builds without optimization.
@@ -86,22 +68,22 @@ unsafe impl Simd for Avx2 {
     const REGISTERS: usize = 16;
     type F32 = __m256;
 
-    #[inline(always)]
-    fn splat(self, x: f32) -> __m256 {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_set1_ps(x) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_ptr(self, from: *const f32) -> __m256 {
-        // SAFETY: `self` proves AVX2; the caller guarantees that eight floats can be read.
-        unsafe { _mm256_loadu_ps(from) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_ptr(self, v: __m256, to: *mut f32) {
-        // SAFETY: `self` proves AVX2; the caller guarantees that eight floats can be written.
-        unsafe { _mm256_storeu_ps(to, v) }
+    operations! {
+        fn prefetch(address: *const f32) = _mm_prefetch::<_MM_HINT_T0>(address.cast());
+        fn prefetch_l2(address: *const f32) = _mm_prefetch::<_MM_HINT_T1>(address.cast());
+        fn splat(x: f32) -> __m256 = _mm256_set1_ps(x);
+        unsafe fn load_ptr(from: *const f32) -> __m256 = _mm256_loadu_ps(from);
+        unsafe fn store_ptr(v: __m256, to: *mut f32) = _mm256_storeu_ps(to, v);
+        unsafe fn load_bfloat16(from: *const Bfloat16) -> __m256 =
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()))));
+        fn add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
+        fn sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
+        fn mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
+        fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
+        fn max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
+        fn min(a: __m256, b: __m256) -> __m256 = _mm256_min_ps(a, b);
+        fn mul_add_scalar(a: f32, b: f32, c: f32) -> f32 = fused(a, b, c);
+        fn power_of_two(v: __m256) -> __m256 = _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_castps_si256(v)));
     }
 
     #[inline(always)]
@@ -114,60 +96,6 @@ unsafe impl Simd for Avx2 {
     fn store_partial(self, v: __m256, to: &mut [f32]) {
         // SAFETY: `self` proves AVX2; the mask selects only lanes within the slice, and no others are written.
         unsafe { _mm256_maskstore_ps(to.as_mut_ptr(), self.mask(to.len()), v) }
-    }
-
-    #[inline(always)]
-    fn prefetch_l2(self, address: *const f32) {
-        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU supports it.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
-    }
-
-    #[inline(always)]
-    fn add(self, a: __m256, b: __m256) -> __m256 {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_add_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn sub(self, a: __m256, b: __m256) -> __m256 {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_sub_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn mul(self, a: __m256, b: __m256) -> __m256 {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_mul_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn mul_add(self, a: __m256, b: __m256, c: __m256) -> __m256 {
-        // SAFETY: `self` proves FMA.
-        unsafe { _mm256_fmadd_ps(a, b, c) }
-    }
-
-    #[inline(always)]
-    fn max(self, a: __m256, b: __m256) -> __m256 {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_max_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn min(self, a: __m256, b: __m256) -> __m256 {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_min_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn prefetch(self, address: *const f32) {
-        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU supports it.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
-    }
-
-    #[inline(always)]
-    fn mul_add_scalar(self, a: f32, b: f32, c: f32) -> f32 {
-        // SAFETY: `self` proves FMA.
-        unsafe { fused(a, b, c) }
     }
 
     #[inline(always)]
@@ -222,12 +150,6 @@ unsafe impl Simd for Avx2 {
                 number(_mm256_srli_epi32::<24>(words)),
             ]
         }
-    }
-
-    #[inline(always)]
-    fn power_of_two(self, v: __m256) -> __m256 {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_castps_si256(v))) }
     }
 
     #[inline(always)]
@@ -286,22 +208,22 @@ unsafe impl Simd for Avx512 {
     const REGISTERS: usize = 32;
     type F32 = __m512;
 
-    #[inline(always)]
-    fn splat(self, x: f32) -> __m512 {
-        // SAFETY: `self` proves AVX-512 F.
-        unsafe { _mm512_set1_ps(x) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_ptr(self, from: *const f32) -> __m512 {
-        // SAFETY: `self` proves AVX-512 F; the caller guarantees that sixteen floats can be read.
-        unsafe { _mm512_loadu_ps(from) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_ptr(self, v: __m512, to: *mut f32) {
-        // SAFETY: `self` proves AVX-512 F; the caller guarantees that sixteen floats can be written.
-        unsafe { _mm512_storeu_ps(to, v) }
+    operations! {
+        fn prefetch(address: *const f32) = _mm_prefetch::<_MM_HINT_T0>(address.cast());
+        fn prefetch_l2(address: *const f32) = _mm_prefetch::<_MM_HINT_T1>(address.cast());
+        fn splat(x: f32) -> __m512 = _mm512_set1_ps(x);
+        unsafe fn load_ptr(from: *const f32) -> __m512 = _mm512_loadu_ps(from);
+        unsafe fn store_ptr(v: __m512, to: *mut f32) = _mm512_storeu_ps(to, v);
+        unsafe fn load_bfloat16(from: *const Bfloat16) -> __m512 =
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()))));
+        fn add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
+        fn sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
+        fn mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
+        fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+        fn max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
+        fn min(a: __m512, b: __m512) -> __m512 = _mm512_min_ps(a, b);
+        fn mul_add_scalar(a: f32, b: f32, c: f32) -> f32 = fused(a, b, c);
+        fn power_of_two(v: __m512) -> __m512 = _mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_castps_si512(v)));
     }
 
     #[inline(always)]
@@ -314,60 +236,6 @@ unsafe impl Simd for Avx512 {
     fn store_partial(self, v: __m512, to: &mut [f32]) {
         // SAFETY: `self` proves AVX-512 F; the mask selects only lanes within the slice, and no others are written.
         unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), self.mask(to.len()), v) }
-    }
-
-    #[inline(always)]
-    fn prefetch_l2(self, address: *const f32) {
-        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU supports it.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
-    }
-
-    #[inline(always)]
-    fn add(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves AVX-512 F.
-        unsafe { _mm512_add_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn sub(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves AVX-512 F.
-        unsafe { _mm512_sub_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn mul(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves AVX-512 F.
-        unsafe { _mm512_mul_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
-        // SAFETY: `self` proves AVX-512 F.
-        unsafe { _mm512_fmadd_ps(a, b, c) }
-    }
-
-    #[inline(always)]
-    fn max(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves AVX-512 F.
-        unsafe { _mm512_max_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn min(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves AVX-512 F.
-        unsafe { _mm512_min_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn prefetch(self, address: *const f32) {
-        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU supports it.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
-    }
-
-    #[inline(always)]
-    fn mul_add_scalar(self, a: f32, b: f32, c: f32) -> f32 {
-        // SAFETY: `self` proves FMA.
-        unsafe { fused(a, b, c) }
     }
 
     #[inline(always)]
@@ -430,12 +298,6 @@ unsafe impl Simd for Avx512 {
                 number(_mm512_srli_epi32::<24>(words)),
             ]
         }
-    }
-
-    #[inline(always)]
-    fn power_of_two(self, v: __m512) -> __m512 {
-        // SAFETY: `self` proves AVX-512 F.
-        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_castps_si512(v))) }
     }
 
     #[inline(always)]

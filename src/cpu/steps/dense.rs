@@ -276,15 +276,15 @@ fn pair(values: &[u32]) -> [usize; 2] {
 }
 
 /// The parameters of `conv2d()`.
-pub fn conv2d_shape(op: &Conv2dAttributes, images: [&Descriptor; 3]) -> DenseShape {
+pub fn conv2d_shape(op: &Conv2dAttributes, images: [&Descriptor; 3]) -> Conv2dShape {
     let [_, _, height, width] = op.filter_layout.axes();
-    DenseShape::Conv2d(ConvolutionShape {
+    ConvolutionShape {
         groups: op.groups as usize,
         strides: pair(&op.strides),
         dilations: pair(&op.dilations),
         padding: [op.padding[0].size(), op.padding[2].size()],
         ..sizes(op.input_layout, [height, width], op.filter_layout, images)
-    })
+    }
 }
 
 /// The parameters of `convTranspose2d()`.

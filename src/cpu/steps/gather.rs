@@ -3,6 +3,7 @@
 use super::{Env, Run};
 use crate::cpu::kernels::gather::{Coordinate, Index, gather_elements, gather_rows, rows};
 use crate::cpu::memory::Io;
+use crate::cpu::product::panel_data::Unpacked;
 use crate::cpu::product::panels::Panels;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::dtype::{DataType, Element};
@@ -172,7 +173,7 @@ impl Run for PackedGatherStep {
 }
 
 /// Copies rows of a packed matrix: its lanes if `lanes`, otherwise the elements of all lanes at one depth index each.
-fn gather_packed<T: Element>(env: &Env, matrix: &Panels, lanes: bool, rows: &[u32], dst: &mut [T]) {
+fn gather_packed<T: Element + Unpacked>(env: &Env, matrix: &Panels, lanes: bool, rows: &[u32], dst: &mut [T]) {
     let [count, depth] = matrix.sizes();
     let row_len = if lanes { depth } else { count };
     // Each element of a lane is in a cache line of its own.

@@ -1,13 +1,13 @@
 //! Products and convolutions of quantized tensors.
 
-use super::{Env, Run};
+use super::conv2d::Conv2dShape;
+use super::{Env, Run, dense};
 use crate::cpu::costs::bytes_as_floats;
 use crate::cpu::memory::Io;
 use crate::cpu::product::formats::ByteFormat;
 use crate::cpu::product::int8::depthwise::Depthwise;
-use crate::cpu::product::int8::frame::{ByteCutting, ByteProduct};
+use crate::cpu::product::int8::frame::{ByteCutting, BytePatches, ByteProduct};
 use crate::cpu::product::int8::panels::{ByteColumns, BytePanels};
-use crate::cpu::product::int8::patches::BytePatches;
 use crate::cpu::product::int8::{Rescale, To, to_bytes};
 use crate::cpu::schedule::partition::{Cut, Grid};
 use crate::cpu::schedule::tiles::{Matrices, Tiles};
@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::ir::Constant;
 use crate::memory::{Buffer, bytes_of_mut, elements, elements_mut};
 use crate::ops::conv2d::Conv2dAttributes;
-use crate::ops::quantized::{Product, Quantized};
+use crate::ops::quantized::{ProductKind, Quantized};
 use crate::ops::spatial::slides;
 use crate::shape::{Descriptor, strides};
 use std::borrow::Cow;
@@ -55,11 +55,6 @@ pub const ZERO: usize = 5;
 pub const FACTOR: usize = 6;
 
 impl Computed {
-    /// The computed part for these operands, for columns with these sums.
-    fn of(&Operands { zero, factor, .. }: &Operands, sums: &[i32], is_signed: bool) -> Option<Computed> {
-        (zero || factor).then(|| Computed { sums: sums.to_vec(), zero, factor, is_signed })
-    }
-
     /// Scratch length of [`columns`](Self::columns) in 4-byte elements: whole cache lines.
     fn scratch_len(&self) -> usize {
         (2 * self.sums.len()).next_multiple_of(16)
@@ -107,19 +102,23 @@ enum QuantizedMethod {
     },
 }
 
-/// The operands of a product. All except the input, its zero point and the factor are constant.
-#[derive(Clone, Copy)]
-pub struct Operands<'a> {
+/// A product of quantized tensors that becomes a step. All operands except the input, its zero point and the factor are
+/// constant.
+pub struct QuantizedNode<'a> {
+    /// The operator.
+    pub op: &'a Quantized,
+    /// What the step will run with.
+    pub env: Env<'a>,
     /// The descriptor of the input.
     pub input: &'a Descriptor,
     /// The filter or second matrix, and its descriptor.
     pub filter: (&'a Constant, &'a Descriptor),
     /// The scale of each channel, in float32.
-    pub scales: &'a Constant,
+    pub scales: Arc<Buffer>,
     /// The zero point of each channel, in the filter's type; `None` if all are 0.
-    pub zeros: Option<&'a Constant>,
+    pub zeros: Option<Arc<Buffer>>,
     /// The bias of each channel, in float32.
-    pub bias: Option<&'a Constant>,
+    pub bias: Option<Arc<Buffer>>,
     /// Whether the zero point of the input is computed at run time.
     pub zero: bool,
     /// Whether there is a factor.
@@ -128,98 +127,39 @@ pub struct Operands<'a> {
     pub output: &'a Descriptor,
 }
 
-/// The constants of a product, all loaded except the filter.
-struct Constants<'a> {
-    filter: &'a Constant,
-    filter_type: DataType,
-    scale: Arc<Buffer>,
-    zeros: Option<Arc<Buffer>>,
-    bias: Option<Arc<Buffer>>,
-}
-
-impl<'a> Constants<'a> {
-    fn read(operands: &Operands<'a>) -> Result<Constants<'a>> {
-        let Operands { filter: (filter, Descriptor { dtype, .. }), scales, zeros, bias, .. } = *operands;
-        let [zeros, bias] = [zeros, bias].map(|constant| constant.map(Constant::buffer).transpose());
-        Ok(Constants { filter, filter_type: *dtype, scale: scales.buffer()?, zeros: zeros?, bias: bias? })
-    }
-
-    /// The number at `index` of `bytes`, whose type is that of the filter.
-    fn number(&self, bytes: &Buffer, index: usize) -> i16 {
-        match self.filter_type {
-            DataType::Int8 => bytes.bytes()[index] as i8 as i16,
-            _ => bytes.bytes()[index] as i16,
-        }
-    }
-
-    fn zero(&self, channel: usize) -> i16 {
-        self.zeros.as_ref().map_or(0, |zeros| self.number(zeros, channel))
-    }
-}
-
 /// The layout of a filter.
 #[derive(Clone, Copy)]
-struct Filter<'a> {
-    constants: &'a Constants<'a>,
+struct Filter {
     /// Distances between output channels, input channels, rows and columns.
     strides: [usize; 4],
     /// Numbers of filter columns and of input channels.
     taps: [usize; 2],
 }
 
-impl Filter<'_> {
-    /// An element of `bytes` minus its zero point, between -255 and 255.
-    fn at(&self, bytes: &Buffer, [channel, input, row, column]: [usize; 4]) -> i16 {
-        let [o, i, h, w] = self.strides;
-        let place = channel * o + input * i + row * h + column * w;
-        self.constants.number(bytes, place) - self.constants.zero(channel)
-    }
-
-    /// The panels of the `columns` output channels from `first` on; the elements of a column are the taps, row by row.
-    /// Packed once for all steps and graphs.
-    fn panels(&self, env: &Env, first: usize, [columns, depth]: [usize; 2]) -> Result<BytePanels> {
-        let (Filter { constants, strides, taps }, format) = (*self, ByteFormat::of(env.isa));
-        let zeros: Vec<i16> = (first..first + columns).map(|channel| constants.zero(channel)).collect();
-        let form =
-            ("int8", format.sizes().name, format.sizes().panel(), [columns, depth], first, strides, taps, &zeros);
-        let weights = Weights::of(constants.filter, constants.filter_type, Some(env.threads));
-        let data = weights.packed(&form, || {
-            let (filter, [o, i, h, w], [width, inputs]) = (constants.filter.buffer()?, strides, taps);
-            let place = |k: usize| first * o + k % inputs * i + k / inputs / width * h + k / inputs % width * w;
-            let places: Vec<usize> = (0..depth).map(place).collect();
-            let is_signed = constants.filter_type == DataType::Int8;
-            let columns = ByteColumns { bytes: filter.bytes(), is_signed, stride: o, places: &places, zeros: &zeros };
-            BytePanels::pack(format, &weights, &columns)
-        })?;
-        Ok(BytePanels::of(format, columns, depth, data))
+impl Filter {
+    /// Where number `k` of an output channel is: the taps are in the order of rows, columns and input channels.
+    fn place(self, channel: usize, k: usize) -> usize {
+        let ([o, i, h, w], [width, inputs]) = (self.strides, self.taps);
+        channel * o + k % inputs * i + k / inputs / width * h + k / inputs % width * w
     }
 }
 
 impl QuantizedStep {
-    /// Creates the step of `op` to run with `env`. Reads the constants now, but not when it runs.
+    /// Creates the step of `node`. Reads the constants now, but not when it runs.
     ///
     /// # Errors
     /// An `UnknownError` if there is not enough memory for packed constants, an `OperationError` if mapped ones cannot
     /// be read.
-    pub fn new(env: &Env, op: &Quantized, operands: &Operands) -> Result<QuantizedStep> {
-        let constants = Constants::read(operands)?;
-        let signed = operands.input.dtype == DataType::Int8;
-        let format_signed = ByteFormat::of(env.isa).sizes().is_signed;
-        let build = QuantizedBuilder { op, env: *env, constants: &constants, signed, format_signed };
-        let mut step = match &op.product {
-            Product::Conv2d(options) => build.convolution(options, operands)?,
+    pub fn new(node: &QuantizedNode) -> Result<QuantizedStep> {
+        let mut step = match &node.op.product {
+            ProductKind::Conv2d(options) => node.convolution(options)?,
             product => {
-                let filter = &operands.filter.1.sizes();
+                let filter = &node.filter.1.sizes();
                 let [depth, columns] = matrix(product, filter);
                 let own = strides(filter);
-                let [o, i] = if *product == Product::Transposed { [own[0], 1] } else { [1, own[own.len() - 2]] };
-                let filter = Filter { constants: &constants, strides: [o, i, 0, 0], taps: [1, depth] };
-                let panels = filter.panels(env, 0, [columns, depth])?;
-                let (all, sums) = build.group(0, &panels);
-                let computed = Computed::of(operands, &sums, format_signed);
-                let images = rows(operands.output, [depth, columns]);
-                let method = QuantizedMethod::Product { panels: vec![panels], patches: None, images };
-                build.step(method, vec![all], computed)
+                let [o, i] = if *product == ProductKind::Transposed { [own[0], 1] } else { [1, own[own.len() - 2]] };
+                let filter = Filter { strides: [o, i, 0, 0], taps: [1, depth] };
+                node.product(filter, [1, columns, depth], None, rows(node.output, [depth, columns]))?
             }
         };
         step.grid = step.cut();
@@ -252,7 +192,7 @@ impl QuantizedStep {
     #[must_use]
     pub fn resize(&mut self, op: &Quantized, filter: &[u32], output: &Descriptor) -> bool {
         match (&op.product, &mut self.method) {
-            (Product::Conv2d(_), _) | (_, QuantizedMethod::Depthwise { .. }) => false,
+            (ProductKind::Conv2d(_), _) | (_, QuantizedMethod::Depthwise { .. }) => false,
             (product, QuantizedMethod::Product { images, .. }) => {
                 *images = rows(output, matrix(product, filter));
                 self.grid = self.cut();
@@ -262,6 +202,10 @@ impl QuantizedStep {
     }
 }
 
+fn area([height, width]: [usize; 2]) -> usize {
+    height * width
+}
+
 /// The rows of a product with this output, as an image.
 fn rows(output: &Descriptor, [depth, columns]: [usize; 2]) -> [usize; 3] {
     let rows = output.elements() / columns;
@@ -269,22 +213,30 @@ fn rows(output: &Descriptor, [depth, columns]: [usize; 2]) -> [usize; 3] {
 }
 
 /// Depth and columns of the second operand.
-fn matrix(product: &Product, shape: &[u32]) -> [usize; 2] {
+fn matrix(product: &ProductKind, shape: &[u32]) -> [usize; 2] {
     let [a, b] = [shape[shape.len() - 2] as usize, shape[shape.len() - 1] as usize];
-    if *product == Product::Transposed { [b, a] } else { [a, b] }
+    if *product == ProductKind::Transposed { [b, a] } else { [a, b] }
 }
 
-struct QuantizedBuilder<'a> {
-    op: &'a Quantized,
-    env: Env<'a>,
-    constants: &'a Constants<'a>,
-    /// Whether the bytes of the input are signed.
-    signed: bool,
-    /// Whether the format takes signed bytes.
-    format_signed: bool,
-}
+impl QuantizedNode<'_> {
+    fn is_signed(&self) -> bool {
+        self.input.dtype == DataType::Int8
+    }
 
-impl QuantizedBuilder<'_> {
+    /// The number that a byte of the filter's type represents.
+    fn number(&self, byte: u8) -> i16 {
+        if self.filter.1.dtype == DataType::Int8 { byte as i8 as i16 } else { byte as i16 }
+    }
+
+    fn filter_zero(&self, channel: usize) -> i16 {
+        self.zeros.as_ref().map_or(0, |zeros| self.number(zeros.bytes()[channel]))
+    }
+
+    /// The number that represents 0 in the input, whose bytes become signed or unsigned ones.
+    fn zero(&self, signed: bool) -> i32 {
+        self.op.input.zero as i32 + 128 * (self.is_signed() as i32 - signed as i32)
+    }
+
     /// A step without tiles.
     fn step(
         &self,
@@ -292,79 +244,103 @@ impl QuantizedBuilder<'_> {
         columns: Vec<Rescale<'static>>,
         computed: Option<Computed>,
     ) -> QuantizedStep {
-        let flip = if self.signed == self.format_signed { 0 } else { 0x80 };
+        let flip = if self.is_signed() == ByteFormat::of(self.env.isa).sizes().is_signed { 0 } else { 0x80 };
         QuantizedStep { method, columns, computed, flip, grid: Grid::whole(1, 1), threads: self.env.threads.count() }
     }
 
-    /// The number that represents 0 in the input, whose bytes become signed or unsigned ones.
-    fn zero(&self, signed: bool) -> i32 {
-        self.op.input.zero as i32 + 128 * (self.signed as i32 - signed as i32)
+    fn convolution(&self, options: &Conv2dAttributes) -> Result<QuantizedStep> {
+        let shape = dense::conv2d_shape(options, [self.input, self.filter.1, self.output]);
+        let ([inputs, channels], [pixels, outputs]) = (shape.group(), [shape.input, shape.output].map(area));
+        let filter = Filter { strides: shape.filter_strides(), taps: [shape.filter[1], inputs] };
+        let image = pixels * shape.channels[0];
+        if shape.is_depthwise() && channels == 1 {
+            return self.depthwise(options, &shape, filter, image);
+        }
+        let pointwise = shape.groups == 1 && shape.is_pointwise();
+        let images = [shape.batches, image, outputs];
+        let images = if pointwise { [1, images[0] * image, images[0] * outputs] } else { images };
+        let zero = self.op.input.zero as u8;
+        let patches = (!pointwise).then(|| BytePatches { matrix: shape.patches(), zero });
+        self.product(filter, [shape.groups, channels, inputs * area(shape.filter)], patches, images)
     }
 
-    fn convolution(&self, options: &Conv2dAttributes, operands: &Operands) -> Result<QuantizedStep> {
-        let [input, output] = [operands.input, operands.output].map(|image| options.input_layout.image(&image.sizes()));
-        let filter = &operands.filter.1.sizes();
-        let [_, group_inputs, height, width] = options.filter_layout.axes().map(|axis| filter[axis]);
-        let own = strides(filter);
-        let strides = options.filter_layout.axes().map(|axis| own[axis]);
-        let filter = Filter { constants: self.constants, strides, taps: [width as usize, group_inputs as usize] };
+    fn depthwise(
+        &self,
+        options: &Conv2dAttributes,
+        shape: &Conv2dShape,
+        filter: Filter,
+        image: usize,
+    ) -> Result<QuantizedStep> {
+        let bytes = self.filter.0.buffer()?;
+        let at = |channel, k| self.number(bytes.bytes()[filter.place(channel, k)]) - self.filter_zero(channel);
+        let ([_, width], channels) = (shape.filter, shape.channels[0]);
         let pair = |values: &[u32]| [values[0], values[1]];
         let padding = [0, 1, 2, 3].map(|side| options.padding[side].get());
-        let slides = slides(input, [height, width], padding, pair(&options.strides), pair(&options.dilations));
-        let (channels, inputs) = (output.channels as usize, input.channels as usize);
-        let size = [output.height as usize, output.width as usize];
-        let images = input.batches as usize;
-        let image = input.height as usize * input.width as usize * inputs;
-        if group_inputs == 1 && channels == inputs && channels > 1 {
-            let bytes = self.constants.filter.buffer()?;
-            let at = |channel, row, column| filter.at(&bytes, [channel, 0, row, column]);
-            let (level, zero) = (DotLevel::of(self.env.isa), self.op.input.zero as u8);
-            let convolution = Depthwise::new(level, slides, size, channels, (zero, self.signed), at)?;
-            let sum = |channel: usize| {
-                let taps = (0..height as usize).flat_map(|y| (0..width as usize).map(move |x| (y, x)));
-                taps.map(|(y, x)| at(channel, y, x) as i32).sum()
-            };
-            let order = convolution.order().map(|channel| channel.map(|c| (c, sum(c), 0)));
-            let columns = vec![self.columns(self.zero(false), order)];
-            let output = [size[0], size[1] * channels];
-            let method = QuantizedMethod::Depthwise { convolution: Box::new(convolution), images, image, output };
-            return Ok(self.step(method, columns, None));
-        }
-        let patches = BytePatches {
-            slides,
-            output: size,
-            channels: inputs,
-            group: group_inputs as usize,
-            zero: self.op.input.zero as u8,
-        };
-        let groups = options.groups as usize;
-        let each = channels / groups;
-        let sizes = [each, patches.depth()];
-        let panels = (0..groups).map(|group| filter.panels(&self.env, group * each, sizes));
-        let panels = panels.collect::<Result<Vec<_>>>()?;
-        let (columns, sums): (_, Vec<Vec<i32>>) =
-            panels.iter().enumerate().map(|(group, panels)| self.group(group * each, panels)).unzip();
-        let computed = Computed::of(operands, &sums[0], self.format_signed);
-        assert!(computed.is_none() || groups == 1, "the pass creates no others");
-        let pointwise = groups == 1 && slides.iter().all(|s| (s.window, s.stride, s.begin, s.end) == (1, 1, 0, 0));
-        let images = [images, image, size[0] * size[1]];
-        let images = if pointwise { [1, images[0] * image, images[0] * images[2]] } else { images };
-        let method = QuantizedMethod::Product { panels, patches: (!pointwise).then_some(patches), images };
-        Ok(self.step(method, columns, computed))
+        let input = options.input_layout.image(&self.input.sizes());
+        let window = shape.filter.map(|size| size as u32);
+        let slides = slides(input, window, padding, pair(&options.strides), pair(&options.dilations));
+        let zero = (self.op.input.zero as u8, self.is_signed());
+        let element = |channel, row, column| at(channel, row * width + column);
+        let level = DotLevel::of(self.env.isa);
+        let convolution = Depthwise::new(level, slides, shape.output, channels, zero, element)?;
+        let sum = |channel| (0..area(shape.filter)).map(|k| at(channel, k) as i32).sum();
+        let order = convolution.order().map(|channel| channel.map(|c| (c, sum(c), 0)));
+        let columns = vec![self.columns(self.zero(convolution.takes_signed()), order)];
+        let output = [shape.output[0], shape.output[1] * channels];
+        let convolution = Box::new(convolution);
+        Ok(self.step(QuantizedMethod::Depthwise { convolution, images: shape.batches, image, output }, columns, None))
     }
 
-    /// How the sums of `panels`, the output channels from `first` on, are rescaled, and the sum of each of its columns.
-    fn group(&self, first: usize, panels: &BytePanels) -> (Rescale<'static>, Vec<i32>) {
-        let ([sums, lifts], [count, _]) = (panels.sums_and_lifts(), panels.sizes());
-        let own = |column: usize| (column < count).then(|| (first + column, sums[column], lifts[column]));
-        (self.columns(self.zero(self.format_signed), (0..sums.len()).map(own)), sums)
+    /// A step that multiplies with the panels of groups of so many columns of this depth.
+    fn product(
+        &self,
+        filter: Filter,
+        [groups, columns, depth]: [usize; 3],
+        patches: Option<BytePatches>,
+        images: [usize; 3],
+    ) -> Result<QuantizedStep> {
+        let panels = (0..groups).map(|group| self.panels(filter, group * columns, [columns, depth]));
+        let panels = panels.collect::<Result<Vec<_>>>()?;
+        let is_signed = ByteFormat::of(self.env.isa).sizes().is_signed;
+        let (rescales, mut sums): (_, Vec<Vec<i32>>) = panels
+            .iter()
+            .enumerate()
+            .map(|(group, panels)| {
+                let [sums, lifts] = panels.sums_and_lifts();
+                let own =
+                    |column: usize| (column < columns).then(|| (group * columns + column, sums[column], lifts[column]));
+                (self.columns(self.zero(is_signed), (0..sums.len()).map(own)), sums)
+            })
+            .unzip();
+        let (zero, factor) = (self.zero, self.factor);
+        assert!(!(zero || factor) || groups == 1, "the pass creates no others");
+        let computed = (zero || factor).then(|| Computed { sums: sums.remove(0), zero, factor, is_signed });
+        Ok(self.step(QuantizedMethod::Product { panels, patches, images }, rescales, computed))
+    }
+
+    /// The panels of the `columns` output channels from `first` on. Packed once for all steps and graphs.
+    fn panels(&self, filter: Filter, first: usize, [columns, depth]: [usize; 2]) -> Result<BytePanels> {
+        let ((constant, Descriptor { dtype, .. }), Filter { strides, taps }) = (self.filter, filter);
+        let format = ByteFormat::of(self.env.isa);
+        let zeros: Vec<i16> = (first..first + columns).map(|channel| self.filter_zero(channel)).collect();
+        let form =
+            ("int8", format.sizes().name, format.sizes().panel(), [columns, depth], first, strides, taps, &zeros);
+        let weights = Weights::of(constant, *dtype, Some(self.env.threads));
+        let data = weights.packed(&form, || {
+            let bytes = constant.buffer()?;
+            let places: Vec<usize> = (0..depth).map(|k| filter.place(first, k)).collect();
+            let (is_signed, stride) = (*dtype == DataType::Int8, strides[0]);
+            let columns = ByteColumns { bytes: bytes.bytes(), is_signed, stride, places: &places, zeros: &zeros };
+            BytePanels::pack(format, &weights, &columns)
+        })?;
+        Ok(BytePanels::of(format, columns, depth, data))
     }
 
     /// How columns are rescaled, if `zero` represents 0 in rows. `each` has, per column, the output channel, the sum of
     /// its weights, and the lift subtracted from each weight.
     fn columns(&self, zero: i32, each: impl Iterator<Item = Option<(usize, i32, i32)>>) -> Rescale<'static> {
-        let (scales, op) = (elements::<f32>(self.constants.scale.bytes()), self.op);
-        let bias = self.constants.bias.as_ref().map(|bias| elements::<f32>(bias.bytes()));
+        let (scales, op) = (elements::<f32>(self.scales.bytes()), self.op);
+        let bias = self.bias.as_ref().map(|bias| elements::<f32>(bias.bytes()));
         let step = op.output.map_or(1.0, |(_, output)| output.scale as f64);
         let count = each.size_hint().0;
         let (mut start, mut zeros) = (Vec::with_capacity(count), Vec::with_capacity(count));

@@ -11,6 +11,7 @@ use crate::cpu::kernels::float::Floats;
 use crate::cpu::memory::Io;
 use crate::cpu::product::finish::Tail;
 use crate::cpu::product::matrix::{Matrix, StridedMatrix};
+use crate::cpu::product::panel_data::PanelData;
 use crate::cpu::product::panels::{Layout, Panels, depth_blocks};
 use crate::cpu::product::recurrent::{GateTerms, PanelOutputs, UNITS, multiply_panels};
 use crate::cpu::product::tile::{MAX_PANELS, tile_size};
@@ -281,14 +282,14 @@ impl<'a> Moment<'a> {
     }
 
     /// The panel of the gate at `place` that starts at `unit`, for one depth block.
-    fn panel(&self, place: usize, unit: usize, depth: Range<usize>) -> Floats<'a> {
+    fn panel(&self, place: usize, unit: usize, depth: Range<usize>) -> PanelData<'a> {
         let StepOperands { env, sizes: NetworkSizes { gates, hidden, .. }, recurrent, .. } = *self.operands;
         let (gate, width) = (self.d * gates + place, tile_size(env.isa).cols);
         match recurrent {
             RecurrentPanels::Kept(gates) => gates[gate].block(unit..(unit + width).min(hidden), depth),
             RecurrentPanels::Packed(panels) => {
                 let start = hidden.next_multiple_of(width) * (gate * hidden + depth.start) + unit * depth.len();
-                Floats::F32(&panels[start..][..width * depth.len()])
+                PanelData::F32(&panels[start..][..width * depth.len()])
             }
         }
     }

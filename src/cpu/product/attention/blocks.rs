@@ -8,9 +8,10 @@
 use super::super::finish::InRegisters;
 use super::super::masks::{KEY_BLOCK, Mask, apply_mask};
 use super::super::matrix::{TypedMatrix, copied};
+use super::super::panel_data::PanelData;
 use super::super::tile::{Left, Multiply, Panel, Place, multiply, tile_size};
 use super::sizes::{Sizes, cap};
-use crate::cpu::kernels::float::{Float, Floats};
+use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::transpose::transpose;
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use std::ops::Range;
@@ -250,7 +251,7 @@ fn multiply_rows(
     let product = Multiply {
         left: Left { data: a.data, stride: a.row, step: a.col },
         rows,
-        panels: &[Panel { data: Floats::F32(b), step: width, next: 0 }],
+        panels: &[Panel { data: PanelData::F32(b), step: width, next: 0 }],
         cols: width,
         depth,
         out: out.as_mut_ptr(),

@@ -37,7 +37,7 @@ const BYTE_COST: usize = 4;
 
 /// The offsets and sizes of the parts of a block of a panel, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Places {
+struct BlockParts {
     /// Offset of the zero points, after the scales.
     zeros: usize,
     /// Offset of the words.
@@ -50,12 +50,12 @@ struct Places {
     panel: usize,
 }
 
-impl Places {
-    fn new(width: usize, bits: usize, blocks: Blocks, scale: usize, each_zero: bool) -> Places {
+impl BlockParts {
+    fn new(width: usize, bits: usize, blocks: Blocks, scale: usize, each_zero: bool) -> BlockParts {
         let (zeros, row) = (width * scale, 4 * width);
         let words = (zeros + if each_zero { width } else { 0 }).next_multiple_of(16);
         let block = words + row * blocks.size().next_multiple_of(STEP) * bits / 32;
-        Places { zeros, words, row, block, panel: block * blocks.count }
+        BlockParts { zeros, words, row, block, panel: block * blocks.count }
     }
 }
 
@@ -70,7 +70,7 @@ pub struct BlockPanels {
     scale_type: DataType,
     /// The common zero point of all blocks, if there is one.
     zero: Option<u8>,
-    places: Places,
+    places: BlockParts,
     format: ByteFormat,
 }
 
@@ -137,7 +137,7 @@ impl BlockPanels {
         let zeros = operands.zero_points()?;
         let zero = zeros.first().copied().filter(|first| zeros.iter().all(|zero| zero == first));
         let bits = operands.numbers.1.bits();
-        let places = Places::new(width, bits, blocks, operands.scales.1.size(), zero.is_none());
+        let places = BlockParts::new(width, bits, blocks, operands.scales.1.size(), zero.is_none());
         let scale_type = operands.scales.1;
         let (scale_bytes, by_column) = (operands.scales.0.buffer()?, operands.by_column);
         let packing =
@@ -212,7 +212,7 @@ fn sum(bytes: &[u8]) -> u64 {
 #[derive(Clone, Copy)]
 struct BlockPanel<'a> {
     bytes: &'a [u8],
-    places: Places,
+    places: BlockParts,
     blocks: Blocks,
     scale_type: DataType,
     bits: usize,
@@ -296,7 +296,7 @@ struct Packing<'a> {
     zeros: &'a [u8],
     /// Whether blocks have zero points of their own.
     each_zero: bool,
-    places: Places,
+    places: BlockParts,
     width: usize,
 }
 
@@ -396,7 +396,7 @@ mod tests {
         let blocks = Blocks { columns: 3, depth: 16, count: 2 };
         let (scales, zeros): (Vec<f16>, _) =
             ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(f16::from_f32).into(), [1, 2, 3, 4, 5, 6]);
-        let places = Places::new(4, 8, blocks, 2, true);
+        let places = BlockParts::new(4, 8, blocks, 2, true);
         let panels = |scales: &[f16], zeros: &[u8], other: Option<&[u8]>| {
             let (scale, zero) = (constant(crate::memory::bytes_of(scales)), constant(zeros));
             let operands = Operands {

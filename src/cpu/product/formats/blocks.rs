@@ -5,8 +5,6 @@
 //! of a vector of columns, in two halves, times each digit of the rows.
 
 use crate::cpu::simd::dot::Integers;
-#[cfg(target_arch = "aarch64")]
-use std::arch::aarch64::*;
 
 /// How digits are multiplied with weights.
 ///
@@ -93,20 +91,39 @@ pub(super) const SIGNED_BYTES: [DigitForm; 2] = [
     DigitForm { count: 3, bits: 8, most: 512, lift: 128, evens_first: false },
 ];
 
-/// The weights of a step as signed bytes.
-///
-/// # Safety
-/// The CPU has NEON, and the vectors must be readable.
+/// What formats of NEON do alike with weights in blocks.
 #[cfg(target_arch = "aarch64")]
-#[inline(always)]
-pub(super) unsafe fn signed_factors<const NIBBLE: bool>(words: *const u8, row: usize) -> [uint8x16_t; 2] {
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        let first = vld1q_u8(words);
-        if NIBBLE {
-            return [vandq_u8(first, vdupq_n_u8(15)), vshrq_n_u8::<4>(first)];
+macro_rules! neon_operands {
+    () => {
+        type Integers = NeonDot<false>;
+        type Factors = uint8x16_t;
+        type Digits = int8x8_t;
+        const DIGITS: [blocks::DigitForm; 2] = blocks::SIGNED_BYTES;
+
+        #[inline(always)]
+        fn integers(self) -> NeonDot<false> {
+            NeonDot::new(self.0)
         }
-        let sign = vdupq_n_u8(0x80);
-        [veorq_u8(first, sign), veorq_u8(vld1q_u8(words.add(row)), sign)]
-    }
+
+        #[inline(always)]
+        unsafe fn factors<const NIBBLE: bool>(self, words: *const u8, row: usize) -> [uint8x16_t; 2] {
+            // SAFETY: `self` proves NEON; the caller guarantees the vectors.
+            unsafe {
+                let first = vld1q_u8(words);
+                if NIBBLE {
+                    return [vandq_u8(first, vdupq_n_u8(15)), vshrq_n_u8::<4>(first)];
+                }
+                let sign = vdupq_n_u8(0x80);
+                [veorq_u8(first, sign), veorq_u8(vld1q_u8(words.add(row)), sign)]
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn digits(self, from: *const u8) -> int8x8_t {
+            // SAFETY: `self` proves NEON; the caller guarantees the digits.
+            unsafe { vld1_s8(from.cast()) }
+        }
+    };
 }
+#[cfg(target_arch = "aarch64")]
+pub(super) use neon_operands;

@@ -43,7 +43,15 @@ pub unsafe trait Format: BlockFormat {
     }
 
     /// Packs a group of depths of the `columns` columns of a panel: `numbers` has a row of columns for each depth.
-    fn pack_right(self, numbers: &[i16], columns: usize, to: &mut [u8]);
+    #[inline(always)]
+    fn pack_right(self, numbers: &[i16], columns: usize, to: &mut [u8]) {
+        let together = Self::SIZES.together;
+        for (rows, to) in numbers.chunks_exact(together * columns).zip(to.chunks_exact_mut(together * columns)) {
+            for (column, run) in to.chunks_exact_mut(together).enumerate() {
+                run.iter_mut().enumerate().for_each(|(depth, byte)| *byte = rows[depth * columns + column] as u8);
+            }
+        }
+    }
 
     /// Writes `start`, plus the products of `UNITS` units and a panel with `VECS` vectors of columns, to `sums`, row by
     /// row.
@@ -61,6 +69,21 @@ pub unsafe trait Format: BlockFormat {
         sums: *mut <Self::Integers as Integers>::Sums,
     );
 }
+
+/// What formats of NEON have in common.
+#[cfg(target_arch = "aarch64")]
+const NEON: FormatSizes = FormatSizes {
+    name: "",
+    lanes: 4,
+    vectors: 2,
+    units: [8, 8, 8],
+    unit: 1,
+    group: 16,
+    together: 4,
+    left_size: 1,
+    is_signed: true,
+    expands: false,
+};
 
 /// Copies bytes, with the bits in `flip` inverted, to the start of `to`.
 #[inline(always)]
@@ -110,6 +133,9 @@ pub struct FormatSizes {
     pub unit: usize,
     /// Depths per group.
     pub group: usize,
+    /// Depths of a column that are neighbors in packed right operands, those of all columns of a panel before the next:
+    /// a divisor of the group.
+    pub together: usize,
     /// Bytes per number of the left operand. With 1 byte, and units of 1 row, rows of bytes are packed rows.
     pub left_size: usize,
     /// Whether the bytes of the left operand are signed.
@@ -124,9 +150,12 @@ impl ByteFormat {
         match isa {
             #[cfg(target_arch = "aarch64")]
             Isa::Neon(neon) => {
-                let plain = Some(ByteFormat::Smull(Smull::new(neon)));
-                let detected = [Sdot::detect(neon).map(ByteFormat::Sdot), Smmla::detect(neon).map(ByteFormat::Smmla)];
-                plain.into_iter().chain(detected.into_iter().flatten()).collect()
+                let own = [
+                    Some(ByteFormat::Smull(Smull::new(neon))),
+                    Sdot::detect(neon).map(ByteFormat::Sdot),
+                    Smmla::detect(neon).map(ByteFormat::Smmla),
+                ];
+                DotLevel::available(isa).map(ByteFormat::Words).chain(own.into_iter().flatten()).collect()
             }
             _ => DotLevel::available(isa).map(ByteFormat::Words).collect(),
         }
@@ -205,27 +234,6 @@ impl FormatSizes {
         columns - rest + rest.div_ceil(self.lanes).next_power_of_two() * self.lanes * (rest > 0) as usize
     }
 }
-
-/// Defines `enter`, which runs a kernel in a function compiled for the CPU features of a format.
-#[cfg(target_arch = "aarch64")]
-macro_rules! enter {
-    ($Format:ty, $features:literal) => {
-        impl $Format {
-            /// Runs `kernel` compiled for this format.
-            #[inline]
-            pub(super) fn enter<K: super::FormatKernel>(self, kernel: K) -> K::Output {
-                #[target_feature(enable = $features)]
-                fn call<K: super::FormatKernel>(format: $Format, kernel: K) -> K::Output {
-                    kernel.run(format)
-                }
-                // SAFETY: `self` proves that the CPU has the features.
-                unsafe { call(self, kernel) }
-            }
-        }
-    };
-}
-#[cfg(target_arch = "aarch64")]
-use enter;
 
 struct InWords<K, const EXPANDED: bool>(K);
 

@@ -6,8 +6,9 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::{Format, FormatSizes, blocks, enter};
-use crate::cpu::simd::Neon;
+use super::{Format, FormatKernel, FormatSizes, NEON, blocks};
+use crate::cpu::simd::dot::NeonDot;
+use crate::cpu::simd::{Neon, enter};
 use std::arch::aarch64::*;
 use std::arch::{asm, is_aarch64_feature_detected};
 
@@ -15,7 +16,7 @@ use std::arch::{asm, is_aarch64_feature_detected};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sdot(Neon);
 
-enter!(Sdot, "neon,dotprod");
+enter!(Sdot, FormatKernel, "neon,dotprod");
 
 impl Sdot {
     /// Returns the format if the CPU has the instructions.
@@ -26,25 +27,7 @@ impl Sdot {
 
 // SAFETY: `tile` reads whole groups of the rows and of the panel, and writes the sums of its rows.
 unsafe impl Format for Sdot {
-    const SIZES: FormatSizes = FormatSizes {
-        name: "quads of bytes, by 16 depths",
-        lanes: 4,
-        vectors: 2,
-        units: [8, 8, 8],
-        unit: 1,
-        group: 16,
-        left_size: 1,
-        is_signed: true,
-        expands: false,
-    };
-
-    #[inline(always)]
-    fn pack_right(self, numbers: &[i16], columns: usize, to: &mut [u8]) {
-        for (at, quad) in to.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-            let (first, column) = (at / columns * 4, at % columns);
-            *quad = [0, 1, 2, 3].map(|depth| numbers[(first + depth) * columns + column] as u8);
-        }
-    }
+    const SIZES: FormatSizes = FormatSizes { name: "quads of bytes, by 16 depths", ..NEON };
 
     #[inline(always)]
     unsafe fn tile<const ROWS: usize, const VECS: usize>(
@@ -103,28 +86,8 @@ macro_rules! block_format {
     ($Format:ty) => {
         // SAFETY: one or two vectors of weights are loaded, and eight digits.
         unsafe impl blocks::BlockFormat for $Format {
-            type Integers = Neon;
-            type Factors = uint8x16_t;
-            type Digits = int8x8_t;
+            blocks::neon_operands!();
             type Partial = int32x4_t;
-            const DIGITS: [blocks::DigitForm; 2] = blocks::SIGNED_BYTES;
-
-            #[inline(always)]
-            fn integers(self) -> Neon {
-                self.0
-            }
-
-            #[inline(always)]
-            unsafe fn factors<const NIBBLE: bool>(self, words: *const u8, row: usize) -> [uint8x16_t; 2] {
-                // SAFETY: `self` proves NEON; the caller guarantees the vectors.
-                unsafe { blocks::signed_factors::<NIBBLE>(words, row) }
-            }
-
-            #[inline(always)]
-            unsafe fn digits(self, from: *const u8) -> int8x8_t {
-                // SAFETY: `self` proves NEON; the caller guarantees the digits.
-                unsafe { vld1_s8(from.cast()) }
-            }
 
             #[inline(always)]
             fn open<const NIBBLE: bool>(self, sums: int32x4_t) -> int32x4_t {

@@ -8,8 +8,9 @@
 )]
 
 use super::sdot::block_format;
-use super::{Format, FormatSizes, blocks, enter, flipped};
-use crate::cpu::simd::Neon;
+use super::{Format, FormatKernel, FormatSizes, NEON, blocks, flipped};
+use crate::cpu::simd::dot::NeonDot;
+use crate::cpu::simd::{Neon, enter};
 use std::arch::aarch64::*;
 use std::arch::{asm, is_aarch64_feature_detected};
 
@@ -17,7 +18,7 @@ use std::arch::{asm, is_aarch64_feature_detected};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Smmla(Neon);
 
-enter!(Smmla, "neon,dotprod,i8mm");
+enter!(Smmla, FormatKernel, "neon,dotprod,i8mm");
 block_format!(Smmla);
 
 impl Smmla {
@@ -29,30 +30,14 @@ impl Smmla {
 
 // SAFETY: `tile` reads whole groups of the rows and of the panel, and writes the sums of its rows.
 unsafe impl Format for Smmla {
-    const SIZES: FormatSizes = FormatSizes {
-        name: "eights of bytes",
-        lanes: 4,
-        vectors: 2,
-        units: [4, 4, 4],
-        unit: 2,
-        group: 8,
-        left_size: 1,
-        is_signed: true,
-        expands: false,
-    };
+    const SIZES: FormatSizes =
+        FormatSizes { name: "eights of bytes", units: [4, 4, 4], unit: 2, group: 8, together: 8, ..NEON };
 
     #[inline(always)]
     fn pack_left(self, row: &[u8], flip: u8, index: usize, stride: usize, to: &mut [u8]) {
         let to = to[index / 2 * 2 * stride..][..2 * stride].as_chunks_mut::<8>().0;
         for (to, eight) in to.iter_mut().skip(index % 2).step_by(2).zip(row.chunks(8)) {
             flipped(eight, flip, to);
-        }
-    }
-
-    #[inline(always)]
-    fn pack_right(self, numbers: &[i16], columns: usize, to: &mut [u8]) {
-        for (column, eight) in to.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            *eight = std::array::from_fn(|depth| numbers[depth * columns + column] as u8);
         }
     }
 

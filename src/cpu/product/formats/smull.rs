@@ -7,15 +7,16 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::{Format, FormatSizes, blocks, enter};
-use crate::cpu::simd::Neon;
+use super::{Format, FormatKernel, FormatSizes, NEON, blocks};
+use crate::cpu::simd::dot::NeonDot;
+use crate::cpu::simd::{Neon, enter};
 use std::arch::aarch64::*;
 
 /// The format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Smull(Neon);
 
-enter!(Smull, "neon");
+enter!(Smull, FormatKernel, "neon");
 
 impl Smull {
     /// The format; every CPU with NEON has it.
@@ -26,25 +27,8 @@ impl Smull {
 
 // SAFETY: `tile` reads whole groups of the rows and of the panel, and writes the sums of its rows.
 unsafe impl Format for Smull {
-    const SIZES: FormatSizes = FormatSizes {
-        name: "pairs of bytes, by 16 depths",
-        lanes: 4,
-        vectors: 4,
-        units: [8, 6, 4],
-        unit: 1,
-        group: 16,
-        left_size: 1,
-        is_signed: true,
-        expands: false,
-    };
-
-    #[inline(always)]
-    fn pack_right(self, numbers: &[i16], columns: usize, to: &mut [u8]) {
-        for (at, pair) in to.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-            let (first, column) = (at / columns * 2, at % columns);
-            *pair = [0, 1].map(|depth| numbers[(first + depth) * columns + column] as u8);
-        }
-    }
+    const SIZES: FormatSizes =
+        FormatSizes { name: "pairs of bytes, by 16 depths", vectors: 4, units: [8, 6, 4], together: 2, ..NEON };
 
     #[inline(always)]
     unsafe fn tile<const ROWS: usize, const VECS: usize>(
@@ -98,29 +82,9 @@ unsafe impl Format for Smull {
 /// for a pair. Three digits of a row and 64 nibbles take 24 cycles on Neoverse N1, and 12 on V2 and Apple M1 (llvm-mca).
 // SAFETY: one or two vectors of weights are loaded, and eight digits.
 unsafe impl blocks::BlockFormat for Smull {
-    type Integers = Neon;
-    type Factors = uint8x16_t;
-    type Digits = int8x8_t;
+    blocks::neon_operands!();
     /// Sums of 16 bits for nibbles, of 32 bits for bytes; those of the same column are neighbors.
     type Partial = [int16x8_t; 2];
-    const DIGITS: [blocks::DigitForm; 2] = blocks::SIGNED_BYTES;
-
-    #[inline(always)]
-    fn integers(self) -> Neon {
-        self.0
-    }
-
-    #[inline(always)]
-    unsafe fn factors<const NIBBLE: bool>(self, words: *const u8, row: usize) -> [uint8x16_t; 2] {
-        // SAFETY: `self` proves NEON; the caller guarantees the vectors.
-        unsafe { blocks::signed_factors::<NIBBLE>(words, row) }
-    }
-
-    #[inline(always)]
-    unsafe fn digits(self, from: *const u8) -> int8x8_t {
-        // SAFETY: `self` proves NEON; the caller guarantees the digits.
-        unsafe { vld1_s8(from.cast()) }
-    }
 
     #[inline(always)]
     fn open<const NIBBLE: bool>(self, _sums: int32x4_t) -> [int16x8_t; 2] {

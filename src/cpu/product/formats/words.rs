@@ -1,9 +1,10 @@
 //! Words of 32 bits: a word of a left row in all lanes times a vector of words of the right operand, one per column.
 //!
 //! Where one instruction multiplies bytes and adds four products (VNNI), a word is four neighboring bytes of a row or
-//! column, unsigned in rows. Elsewhere it is two integers of 16 bits, whose products are exact. Rows are packed as such:
-//! a broadcast from memory takes no slot of the units that multiply, as widening would. Columns stay bytes in memory, for
-//! products of few rows, which wait for it. For many rows, a panel is expanded once.
+//! column; those of rows are signed or not, as the instruction requires. Elsewhere it is two integers of 16 bits, whose
+//! products are exact. Rows are packed as such: a broadcast from memory takes no slot of the units that multiply, as
+//! widening would. Columns stay bytes in memory, for products of few rows, which wait for it. For many rows, a panel is
+//! expanded once.
 
 #![expect(
     clippy::needless_range_loop,
@@ -35,8 +36,9 @@ unsafe impl<D: Dot, const EXPANDED: bool> Format for Words<D, EXPANDED> {
         },
         unit: 1,
         group: D::PER_WORD,
+        together: D::PER_WORD,
         left_size: 4 / D::PER_WORD,
-        is_signed: false,
+        is_signed: D::IS_SIGNED,
         expands: EXPANDED && D::PER_WORD == 2,
     };
 
@@ -48,15 +50,6 @@ unsafe impl<D: Dot, const EXPANDED: bool> Format for Words<D, EXPANDED> {
         } else {
             for (to, &byte) in to.as_chunks_mut().0.iter_mut().zip(row) {
                 *to = [byte ^ flip, 0];
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn pack_right(self, numbers: &[i16], columns: usize, to: &mut [u8]) {
-        for (column, word) in to.chunks_exact_mut(D::PER_WORD).enumerate() {
-            for (depth, byte) in word.iter_mut().enumerate() {
-                *byte = numbers[depth * columns + column] as u8;
             }
         }
     }
@@ -128,7 +121,7 @@ unsafe impl<D: Dot, const EXPANDED: bool> BlockFormat for Words<D, EXPANDED> {
     const DIGITS: [DigitForm; 2] = match D::PER_WORD {
         4 => [
             DigitForm { count: 3, bits: 8, most: 512, lift: 0, evens_first: true },
-            DigitForm { count: 3, bits: 8, most: 512, lift: 0, evens_first: false },
+            DigitForm { count: 3, bits: 8, most: 512, lift: if D::IS_SIGNED { 128 } else { 0 }, evens_first: false },
         ],
         _ => [
             DigitForm { count: 3, bits: 8, most: 32, lift: 0, evens_first: true },
@@ -150,6 +143,9 @@ unsafe impl<D: Dot, const EXPANDED: bool> BlockFormat for Words<D, EXPANDED> {
                 return self.0.nibbles(first).map(|half| [half; 2]);
             }
             let second = self.0.load(words.add(row));
+            if D::IS_SIGNED {
+                return [[self.0.invert_signs(first); 2], [self.0.invert_signs(second); 2]];
+            }
             match D::PER_WORD {
                 4 => [[first; 2], [second; 2]],
                 _ => [self.0.split::<false>(first), self.0.split::<false>(second)],

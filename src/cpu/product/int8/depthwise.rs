@@ -95,6 +95,11 @@ impl Depthwise {
         Ok(Depthwise { level, slides, output, channels, together, quads, filter, zeros, signed })
     }
 
+    /// Whether the sums are those of images of signed bytes, or of unsigned ones.
+    pub fn takes_signed(&self) -> bool {
+        self.level.is_signed()
+    }
+
     /// The buffer of the packed filter.
     pub fn buffer(&self) -> &Arc<Buffer> {
         &self.filter
@@ -393,7 +398,7 @@ impl<D: Dot> Block<D> {
     }
 }
 
-/// Loads the first `count` bytes at `from` as unsigned, or a full vector if `whole`.
+/// Loads the first `count` bytes at `from` with the sign of the level, or a full vector if `whole`.
 ///
 /// # Safety
 /// These bytes must be readable.
@@ -401,7 +406,7 @@ impl<D: Dot> Block<D> {
 unsafe fn pixel<D: Dot, const SIGNED: bool>(dot: D, from: *const u8, whole: bool, count: usize) -> D::Bytes {
     // SAFETY: the caller guarantees it.
     let bytes = unsafe { if whole { dot.load(from) } else { dot.load_first(from, count) } };
-    if SIGNED { dot.invert_signs(bytes) } else { bytes }
+    if SIGNED != D::IS_SIGNED { dot.invert_signs(bytes) } else { bytes }
 }
 
 /// [`Scales::store`] for interleaved lanes and any type of output; only bytes if `FAST`.
@@ -475,7 +480,8 @@ mod tests {
                             let inside =
                                 row.zip(column).map(|(row, column)| image[(row * 9 + column) * channels + channel]);
                             let byte = inside.unwrap_or(7) as i32;
-                            let byte = if signed { (byte ^ 0x80) & 0xff } else { byte };
+                            let byte = if signed != level.is_signed() { (byte ^ 0x80) & 0xff } else { byte };
+                            let byte = if level.is_signed() { byte as u8 as i8 as i32 } else { byte };
                             byte * at(channel, tap / 3, tap % 3) as i32
                         };
                         let expected = channel as i32 + (0..9).map(term).sum::<i32>();

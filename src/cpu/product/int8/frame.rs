@@ -7,12 +7,14 @@
 )]
 
 use super::panels::BytePanels;
-use super::patches::BytePatches;
 use super::{Rescale, To};
 use crate::cpu::costs::byte_multiply_add;
 use crate::cpu::product::formats::{ByteFormat, Format, FormatKernel, PADDING};
+use crate::cpu::product::matrix::PatchMatrix;
+use crate::cpu::product::rows::CopyPixels;
 use crate::cpu::schedule::partition::{Grid, Shape, partition};
 use crate::cpu::schedule::tiles::Tile as OutputTile;
+use crate::cpu::simd::Kernel;
 use crate::cpu::simd::dot::Integers;
 use crate::memory::{bytes_of_mut, elements_mut};
 use std::mem::MaybeUninit;
@@ -74,6 +76,15 @@ impl ByteCutting {
     }
 }
 
+/// How images with channels last become rows.
+#[derive(Clone, Debug)]
+pub struct BytePatches {
+    /// The patches of the first group.
+    pub matrix: PatchMatrix,
+    /// The byte that represents 0 in the image.
+    pub zero: u8,
+}
+
 /// A product, or one per group of a convolution; its tiles can be computed separately.
 pub struct ByteProduct<'a> {
     /// The right operand of each group, all of the same sizes and format.
@@ -119,9 +130,8 @@ impl ByteProduct<'_> {
         let packed = MAX_ROWS.next_multiple_of(sizes.unit) * stride;
         let (packed, gathered) = match self.patches {
             None if self.in_place() => (0, 0),
-            None => (packed, 0),
-            Some(_) if sizes.takes_bytes() => (packed + BytePatches::SLACK, 0),
-            Some(_) => (packed, GATHERED * self.depth().next_multiple_of(PADDING) + BytePatches::SLACK),
+            Some(_) if !sizes.takes_bytes() => (packed, GATHERED * self.depth().next_multiple_of(PADDING)),
+            _ => (packed, 0),
         };
         let panel = sizes.panel() * self.depth().next_multiple_of(sizes.group);
         let expanded = if sizes.left_size == 2 { panel * size_of::<i16>() } else { 0 };
@@ -213,30 +223,35 @@ impl RunTile<'_, '_> {
     fn pack<F: Format>(&mut self, format: F, group: usize, stride: usize) {
         let ByteProduct { patches, flip, columns, .. } = *self.product;
         let (depth, first, rows) = (self.product.depth(), self.tile.rows.start, self.tile.rows.len());
-        let needs_sums = !columns[group].zeros.is_empty();
-        if let Some(patches) = patches.filter(|_| F::SIZES.takes_bytes()) {
-            patches.fill(self.left, group * patches.group, first, rows, stride, self.packed);
-            if flip != 0 {
-                self.packed[..rows * stride].iter_mut().for_each(|byte| *byte ^= flip);
-            }
-            for row in 0..if needs_sums { rows } else { 0 } {
-                self.sums[row] = row_sum::<F>(&self.packed[row * stride..][..depth], 0);
-            }
-            return;
-        }
-        let in_place = self.product.in_place();
+        let (in_place, needs_sums) = (self.product.in_place(), !columns[group].zeros.is_empty());
         if in_place && !needs_sums {
             return;
         }
         let padded = depth.next_multiple_of(PADDING);
-        for top in (0..rows).step_by(GATHERED) {
-            let some = top..rows.min(top + GATHERED);
-            if let Some(patches) = patches {
-                let channel = group * patches.group;
-                patches.fill(self.left, channel, first + top, some.len(), padded, self.gathered);
+        let most = if F::SIZES.takes_bytes() { MAX_ROWS } else { GATHERED };
+        for top in (0..rows).step_by(most) {
+            let some = top..rows.min(top + most);
+            if let Some(BytePatches { matrix, zero }) = patches {
+                let (stride, out) = match F::SIZES.takes_bytes() {
+                    true => (stride, &mut self.packed[top * stride..]),
+                    false => (padded, &mut *self.gathered),
+                };
+                let (image, zero) = (&self.left[group * matrix.channels..], *zero);
+                let rows = first + some.start..first + some.end;
+                CopyPixels { image, matrix, zero, rows, depth: 0..depth, stride, out }.run(format.integers().float());
             }
             for row in some {
                 let from = match patches {
+                    Some(_) if F::SIZES.takes_bytes() => {
+                        let packed = &mut self.packed[row * stride..][..depth];
+                        if needs_sums {
+                            self.sums[row] = row_sum::<F>(packed, flip);
+                        }
+                        if flip != 0 {
+                            packed.iter_mut().for_each(|byte| *byte ^= flip);
+                        }
+                        continue;
+                    }
                     Some(_) => &self.gathered[(row - top) * padded..][..padded],
                     None => &self.left[(first + row) * depth..][..depth],
                 };

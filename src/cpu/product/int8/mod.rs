@@ -6,7 +6,6 @@
 pub mod depthwise;
 pub mod frame;
 pub mod panels;
-pub mod patches;
 pub mod sums;
 
 use crate::cpu::simd::Simd;

@@ -1,7 +1,8 @@
 //! Sums of products of 8-bit integers: adds four neighboring products to each 32-bit lane.
 //!
-//! Left factors are unsigned, right ones signed, as the x86 instructions require. Signed left factors become unsigned
-//! by adding 128, whose contribution callers subtract from the sums. All sums are exact (modulo 2^32) at every level.
+//! Right factors are signed; left ones are unsigned on x86, signed on NEON, as the instructions require. Other left factors
+//! become so by adding or subtracting 128, whose contribution callers correct in the sums. All sums are exact (modulo
+//! 2^32) at every level.
 
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -11,6 +12,8 @@ mod vector;
 mod x86;
 
 use super::Isa;
+#[cfg(target_arch = "aarch64")]
+pub use neon::NeonDot;
 use portable::PortableDot;
 pub use vector::{Dot, DotKernel, Integers, ToBytes};
 #[cfg(target_arch = "x86_64")]
@@ -21,6 +24,12 @@ use x86::{Avx2Dot, Avx512Dot, Avx512Narrow, Avx512Vnni, AvxVnni};
 pub enum DotLevel {
     /// The baseline of the architecture.
     Portable,
+    /// NEON.
+    #[cfg(target_arch = "aarch64")]
+    Neon(NeonDot<false>),
+    /// NEON with dot products.
+    #[cfg(target_arch = "aarch64")]
+    NeonDot(NeonDot<true>),
     /// AVX2: bytes are widened to 16 bits.
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2Dot),
@@ -52,6 +61,10 @@ impl DotLevel {
                 let narrow = best.and_then(Avx512Vnni::narrow).map(DotLevel::Avx512Narrow);
                 [Some(DotLevel::Avx512(Avx512Dot(avx512))), narrow, best.map(DotLevel::Avx512Vnni)]
             }
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(neon) => {
+                [Some(DotLevel::Neon(NeonDot::new(neon))), None, NeonDot::detect(neon).map(DotLevel::NeonDot)]
+            }
             _ => [Some(DotLevel::Portable), None, None],
         };
         levels.into_iter().flatten()
@@ -76,6 +89,10 @@ impl DotLevel {
     pub fn run<K: DotKernel>(self, kernel: K) -> K::Output {
         match self {
             DotLevel::Portable => kernel.run(PortableDot),
+            #[cfg(target_arch = "aarch64")]
+            DotLevel::Neon(dot) => dot.enter(kernel),
+            #[cfg(target_arch = "aarch64")]
+            DotLevel::NeonDot(dot) => dot.enter(kernel),
             #[cfg(target_arch = "x86_64")]
             DotLevel::Avx2(dot) => dot.enter(kernel),
             #[cfg(target_arch = "x86_64")]
@@ -87,6 +104,19 @@ impl DotLevel {
             #[cfg(target_arch = "x86_64")]
             DotLevel::Avx512Vnni(dot) => dot.enter(kernel),
         }
+    }
+
+    /// Whether left factors are signed bytes: [`Dot::IS_SIGNED`].
+    pub fn is_signed(self) -> bool {
+        struct IsSigned;
+        impl DotKernel for IsSigned {
+            type Output = bool;
+            #[inline(always)]
+            fn run<D: Dot>(self, _: D) -> bool {
+                D::IS_SIGNED
+            }
+        }
+        self.run(IsSigned)
     }
 
     /// 32-bit lanes of a vector: [`Integers::LANES`].
@@ -118,8 +148,14 @@ mod tests {
             let bytes = |seed: usize| (0..n).map(|i| (i * 89 + seed * 57 + 13) as u8).collect::<Vec<u8>>();
             let (a, b) = (bytes(1), bytes(2));
             let ints: Vec<i32> = (0..D::LANES as i32).map(|i| i * 1000 - 7).collect();
+            let left_of = |byte: u8| if D::IS_SIGNED { byte as i8 as i32 } else { byte as i32 };
             // Also with extreme factors in every product.
-            for (a, b) in [(a.clone(), b), (vec![255; n], vec![0x80; n]), (vec![255; n], vec![0x7f; n])] {
+            for (a, b) in [
+                (a.clone(), b),
+                (vec![255; n], vec![0x80; n]),
+                (vec![255; n], vec![0x7f; n]),
+                (vec![0x80; n], vec![0x80; n]),
+            ] {
                 // SAFETY: the vectors hold all bytes and integers that are read.
                 let (left, right, start) =
                     unsafe { (dot.load(a.as_ptr()), dot.load(b.as_ptr()), dot.load_sums(ints.as_ptr())) };
@@ -128,7 +164,7 @@ mod tests {
                     .iter()
                     .enumerate()
                     .map(|(lane, start)| {
-                        start + (4 * lane..4 * lane + 4).map(|i| a[i] as i32 * b[i] as i8 as i32).sum::<i32>()
+                        start + (4 * lane..4 * lane + 4).map(|i| left_of(a[i]) * b[i] as i8 as i32).sum::<i32>()
                     })
                     .collect();
                 assert_eq!(lanes(dot, sums), expected);
@@ -139,11 +175,11 @@ mod tests {
             let sums = lanes(dot, dot.multiply_words(dot.splat(5), left, right));
             let pair = |bytes: &[u8]| i16::from_le_bytes([bytes[0], bytes[1]]) as i32;
             let expected = match D::PER_WORD {
-                4 => signed(4) + 200 * signed(5) + 3 * signed(6) + 0x7f * signed(7),
+                4 => signed(4) + left_of(200) * signed(5) + 3 * signed(6) + 0x7f * signed(7),
                 _ => pair(&word) * signed(2) + pair(&word[2..]) * signed(3),
             };
             assert_eq!(sums[1], (5 + expected) as f32 as i32);
-            self.stores(dot);
+            self.stores(dot, left_of);
         }
     }
 
@@ -156,7 +192,7 @@ mod tests {
 
     impl Check {
         #[inline(always)]
-        fn stores<D: Dot>(self, dot: D) {
+        fn stores<D: Dot>(self, dot: D, left_of: impl Fn(u8) -> i32) {
             let n = D::BYTES;
             let ints: Vec<i32> = (0..n as i32).map(|i| (i - 20) * 5 * if i % 7 == 0 { 100_000 } else { 1 }).collect();
             // SAFETY: the vector holds `4 * LANES` integers.
@@ -197,7 +233,7 @@ mod tests {
                     // SAFETY: the vector holds all bytes that are read.
                     let right = unsafe { dot.load(pick.as_ptr()) };
                     let picked = lanes(dot, dot.dot(dot.splat(0), quads[v], right));
-                    let source = |lane: usize| column[16 * (lane / 4) + 4 * v + lane % 4] as i32;
+                    let source = |lane: usize| left_of(column[16 * (lane / 4) + 4 * v + lane % 4]);
                     assert!(picked.iter().enumerate().all(|(lane, &x)| x == source(lane)));
                 }
             }

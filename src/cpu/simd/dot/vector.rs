@@ -118,6 +118,8 @@ pub unsafe trait Dot: Integers {
     const BYTES: usize = 4 * Self::LANES;
     /// The fastest 32-bit words to multiply: of 4 bytes, or of 2 integers of 16 bits.
     const PER_WORD: usize;
+    /// Whether left factors are signed bytes.
+    const IS_SIGNED: bool = false;
 
     /// Loads the `BYTES` bytes at `from`.
     ///
@@ -143,7 +145,7 @@ pub unsafe trait Dot: Integers {
     /// `from` must be valid for reads of `LANES * PER_WORD` bytes.
     unsafe fn load_words(self, from: *const u8) -> Self::Bytes;
 
-    /// `sums`, plus the sum of the products of the [`PER_WORD`](Dot::PER_WORD) numbers in each lane: unsigned and signed
+    /// `sums`, plus the sum of the products of the [`PER_WORD`](Dot::PER_WORD) numbers in each lane: left and right
     /// bytes, or integers of 16 bits.
     fn multiply_words(self, sums: Self::Sums, left: Self::Bytes, right: Self::Bytes) -> Self::Sums;
 
@@ -156,7 +158,7 @@ pub unsafe trait Dot: Integers {
     /// The bytes at even and those at odd places as integers of 16 bits.
     fn split<const SIGNED: bool>(self, bytes: Self::Bytes) -> [Self::Bytes; 2];
 
-    /// `sums`, plus the sum of the products of the four unsigned and signed bytes in each lane.
+    /// `sums`, plus the sum of the products of the four left and right bytes in each lane.
     #[inline(always)]
     fn dot(self, sums: Self::Sums, left: Self::Bytes, right: Self::Bytes) -> Self::Sums {
         if Self::PER_WORD == 4 {

@@ -43,28 +43,11 @@ impl Avx512Vnni {
     }
 }
 
-macro_rules! enter {
-    ($Level:ty, $features:literal) => {
-        impl $Level {
-            /// Runs `kernel` compiled for this level.
-            #[inline]
-            pub(super) fn enter<K: DotKernel>(self, kernel: K) -> K::Output {
-                #[target_feature(enable = $features)]
-                fn call<K: DotKernel>(dot: $Level, kernel: K) -> K::Output {
-                    kernel.run(dot)
-                }
-                // SAFETY: `self` proves that the CPU has the features.
-                unsafe { call(self, kernel) }
-            }
-        }
-    };
-}
-
-enter!(Avx2Dot, "avx2,fma,f16c,bmi2");
-enter!(AvxVnni, "avxvnni,avx2,fma,f16c,bmi2");
-enter!(Avx512Dot, "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
-enter!(Avx512Narrow, "avx512vnni,avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
-enter!(Avx512Vnni, "avx512vnni,avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
+enter!(Avx2Dot, DotKernel, "avx2,fma,f16c,bmi2");
+enter!(AvxVnni, DotKernel, "avxvnni,avx2,fma,f16c,bmi2");
+enter!(Avx512Dot, DotKernel, "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
+enter!(Avx512Narrow, DotKernel, "avx512vnni,avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
+enter!(Avx512Vnni, DotKernel, "avx512vnni,avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
 
 /// [`Integers`] in vectors of 512 bits.
 macro_rules! integers512 {
@@ -78,71 +61,26 @@ macro_rules! integers512 {
             self.0
         }
 
-        #[inline(always)]
-        fn splat(self, x: i32) -> __m512i {
-            // SAFETY: `self` proves AVX-512 F.
-            unsafe { _mm512_set1_epi32(x) }
-        }
-
-        #[inline(always)]
-        unsafe fn load_sums(self, from: *const i32) -> __m512i {
-            // SAFETY: `self` proves AVX-512 F; the caller guarantees that 16 integers can be read.
-            unsafe { _mm512_loadu_si512(from.cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn load_bytes<const SIGNED: bool>(self, from: *const u8) -> __m512i {
-            // SAFETY: `self` proves AVX-512 F; the caller guarantees that 16 bytes can be read.
-            unsafe {
+        operations! {
+            fn splat(x: i32) -> __m512i = _mm512_set1_epi32(x);
+            unsafe fn load_sums(from: *const i32) -> __m512i = _mm512_loadu_si512(from.cast());
+            unsafe fn load_bytes<const SIGNED: bool>(from: *const u8) -> __m512i = {
                 let bytes = _mm_loadu_si128(from.cast());
                 if SIGNED { _mm512_cvtepi8_epi32(bytes) } else { _mm512_cvtepu8_epi32(bytes) }
-            }
-        }
-
-        #[inline(always)]
-        fn add(self, a: __m512i, b: __m512i) -> __m512i {
-            // SAFETY: `self` proves AVX-512 F.
-            unsafe { _mm512_add_epi32(a, b) }
-        }
-
-        #[inline(always)]
-        fn sub_product(self, sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
-            // SAFETY: `self` proves AVX-512 F.
-            unsafe { _mm512_sub_epi32(sums, _mm512_mullo_epi32(a, b)) }
-        }
-
-        #[inline(always)]
-        fn to_float(self, sums: __m512i) -> __m512 {
-            // SAFETY: `self` proves AVX-512 F.
-            unsafe { _mm512_cvtepi32_ps(sums) }
-        }
-
-        #[inline(always)]
-        fn round(self, x: __m512) -> __m512i {
-            // SAFETY: `self` proves AVX-512 F.
-            unsafe { _mm512_cvt_roundps_epi32::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x) }
-        }
-
-        #[inline(always)]
-        fn digit(self, numbers: __m512i, bits: i32) -> [__m512i; 2] {
-            // SAFETY: `self` proves AVX-512 F.
-            unsafe {
+            };
+            fn add(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
+            fn sub_product(sums: __m512i, a: __m512i, b: __m512i) -> __m512i =
+                _mm512_sub_epi32(sums, _mm512_mullo_epi32(a, b));
+            fn to_float(sums: __m512i) -> __m512 = _mm512_cvtepi32_ps(sums);
+            fn round(x: __m512) -> __m512i =
+                _mm512_cvt_roundps_epi32::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
+            fn digit(numbers: __m512i, bits: i32) -> [__m512i; 2] = {
                 let (bits, sign) = (_mm_cvtsi32_si128(bits), _mm_cvtsi32_si128(32 - bits));
                 let digits = _mm512_sra_epi32(_mm512_sll_epi32(numbers, sign), sign);
                 [digits, _mm512_sra_epi32(_mm512_sub_epi32(numbers, digits), bits)]
-            }
-        }
-
-        #[inline(always)]
-        fn total(self, sums: __m512i) -> i32 {
-            // SAFETY: `self` proves AVX-512 F.
-            unsafe { _mm512_reduce_add_epi32(sums) }
-        }
-
-        #[inline(always)]
-        unsafe fn store_digits<const SIZE: usize, const EVENS: bool>(self, group: [__m512i; 4], to: *mut u8) {
-            // SAFETY: `self` proves AVX-512 F; the caller guarantees that 16 integers can be written.
-            unsafe {
+            };
+            fn total(sums: __m512i) -> i32 = _mm512_reduce_add_epi32(sums);
+            unsafe fn store_digits<const SIZE: usize, const EVENS: bool>(group: [__m512i; 4], to: *mut u8) = {
                 let order = _mm_loadu_si128(EVENS_FIRST[SIZE - 1].as_ptr().cast());
                 if SIZE == 1 {
                     let bytes = _mm512_cvtepi32_epi8(group[0]);
@@ -151,7 +89,7 @@ macro_rules! integers512 {
                     let (pairs, order) = (_mm512_cvtepi32_epi16(group[0]), _mm256_broadcastsi128_si256(order));
                     _mm256_storeu_si256(to.cast(), if EVENS { _mm256_shuffle_epi8(pairs, order) } else { pairs });
                 }
-            }
+            };
         }
 
         #[inline(always)]
@@ -196,54 +134,19 @@ macro_rules! wide512 {
     () => {
         type Bytes = __m512i;
 
-        #[inline(always)]
-        unsafe fn load(self, from: *const u8) -> __m512i {
-            // SAFETY: `self` proves AVX-512 F; the caller guarantees that 64 bytes can be read.
-            unsafe { _mm512_loadu_si512(from.cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn load_first(self, from: *const u8, count: usize) -> __m512i {
-            // SAFETY: `self` proves AVX-512 BW; the mask selects only bytes that the caller guarantees can be read.
-            unsafe { _mm512_maskz_loadu_epi8(first(count), from.cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn broadcast(self, from: *const u8) -> __m512i {
-            // SAFETY: `self` proves AVX-512 F; the caller guarantees that 4 bytes can be read.
-            unsafe { _mm512_set1_epi32(from.cast::<i32>().read_unaligned()) }
-        }
-
-        #[inline(always)]
-        fn nibbles(self, bytes: __m512i) -> [__m512i; 2] {
-            // SAFETY: `self` proves AVX-512 BW.
-            unsafe {
+        operations! {
+            unsafe fn load(from: *const u8) -> __m512i = _mm512_loadu_si512(from.cast());
+            unsafe fn broadcast(from: *const u8) -> __m512i = _mm512_set1_epi32(from.cast::<i32>().read_unaligned());
+            fn nibbles(bytes: __m512i) -> [__m512i; 2] = {
                 let mask = _mm512_set1_epi8(15);
                 [_mm512_and_si512(bytes, mask), _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), mask)]
-            }
-        }
-
-        #[inline(always)]
-        fn split<const SIGNED: bool>(self, bytes: __m512i) -> [__m512i; 2] {
-            // SAFETY: `self` proves AVX-512 BW.
-            unsafe {
-                match SIGNED {
-                    true => [_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(bytes)), _mm512_srai_epi16::<8>(bytes)],
-                    false => [_mm512_and_si512(bytes, _mm512_set1_epi16(0xff)), _mm512_srli_epi16::<8>(bytes)],
-                }
-            }
-        }
-
-        #[inline(always)]
-        fn invert_signs(self, bytes: __m512i) -> __m512i {
-            // SAFETY: `self` proves AVX-512 F.
-            unsafe { _mm512_xor_si512(bytes, _mm512_set1_epi8(-128)) }
-        }
-
-        #[inline(always)]
-        fn interleave(self, [a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
-            // SAFETY: `self` proves AVX-512 BW.
-            unsafe {
+            };
+            fn split<const SIGNED: bool>(bytes: __m512i) -> [__m512i; 2] = match SIGNED {
+                true => [_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(bytes)), _mm512_srai_epi16::<8>(bytes)],
+                false => [_mm512_and_si512(bytes, _mm512_set1_epi16(0xff)), _mm512_srli_epi16::<8>(bytes)],
+            };
+            fn invert_signs(bytes: __m512i) -> __m512i = _mm512_xor_si512(bytes, _mm512_set1_epi8(-128));
+            fn interleave([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] = {
                 let (ab, cd) = (_mm512_unpacklo_epi8(a, b), _mm512_unpacklo_epi8(c, d));
                 let (ab_high, cd_high) = (_mm512_unpackhi_epi8(a, b), _mm512_unpackhi_epi8(c, d));
                 [
@@ -252,7 +155,13 @@ macro_rules! wide512 {
                     _mm512_unpacklo_epi16(ab_high, cd_high),
                     _mm512_unpackhi_epi16(ab_high, cd_high),
                 ]
-            }
+            };
+        }
+
+        #[inline(always)]
+        unsafe fn load_first(self, from: *const u8, count: usize) -> __m512i {
+            // SAFETY: `self` proves AVX-512 BW; the mask selects only bytes that the caller guarantees can be read.
+            unsafe { _mm512_maskz_loadu_epi8(first(count), from.cast()) }
         }
     };
 }
@@ -269,75 +178,30 @@ macro_rules! integers256 {
             self.0
         }
 
-        #[inline(always)]
-        fn splat(self, x: i32) -> __m256i {
-            // SAFETY: `self` proves AVX2.
-            unsafe { _mm256_set1_epi32(x) }
-        }
-
-        #[inline(always)]
-        unsafe fn load_sums(self, from: *const i32) -> __m256i {
-            // SAFETY: `self` proves AVX2; the caller guarantees that 8 integers can be read.
-            unsafe { _mm256_loadu_si256(from.cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn load_bytes<const SIGNED: bool>(self, from: *const u8) -> __m256i {
-            // SAFETY: `self` proves AVX2; the caller guarantees that 8 bytes can be read.
-            unsafe {
+        operations! {
+            fn splat(x: i32) -> __m256i = _mm256_set1_epi32(x);
+            unsafe fn load_sums(from: *const i32) -> __m256i = _mm256_loadu_si256(from.cast());
+            unsafe fn load_bytes<const SIGNED: bool>(from: *const u8) -> __m256i = {
                 let bytes = _mm_loadl_epi64(from.cast());
                 if SIGNED { _mm256_cvtepi8_epi32(bytes) } else { _mm256_cvtepu8_epi32(bytes) }
-            }
-        }
-
-        #[inline(always)]
-        fn add(self, a: __m256i, b: __m256i) -> __m256i {
-            // SAFETY: `self` proves AVX2.
-            unsafe { _mm256_add_epi32(a, b) }
-        }
-
-        #[inline(always)]
-        fn sub_product(self, sums: __m256i, a: __m256i, b: __m256i) -> __m256i {
-            // SAFETY: `self` proves AVX2.
-            unsafe { _mm256_sub_epi32(sums, _mm256_mullo_epi32(a, b)) }
-        }
-
-        #[inline(always)]
-        fn to_float(self, sums: __m256i) -> __m256 {
-            // SAFETY: `self` proves AVX2.
-            unsafe { _mm256_cvtepi32_ps(sums) }
-        }
-
-        #[inline(always)]
-        fn round(self, x: __m256) -> __m256i {
-            // SAFETY: `self` proves AVX2. The process uses the default rounding mode, to nearest even.
-            unsafe { _mm256_cvtps_epi32(x) }
-        }
-
-        #[inline(always)]
-        fn digit(self, numbers: __m256i, bits: i32) -> [__m256i; 2] {
-            // SAFETY: `self` proves AVX2.
-            unsafe {
+            };
+            fn add(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b);
+            fn sub_product(sums: __m256i, a: __m256i, b: __m256i) -> __m256i =
+                _mm256_sub_epi32(sums, _mm256_mullo_epi32(a, b));
+            fn to_float(sums: __m256i) -> __m256 = _mm256_cvtepi32_ps(sums);
+            // The process uses the default rounding mode, to nearest even.
+            fn round(x: __m256) -> __m256i = _mm256_cvtps_epi32(x);
+            fn digit(numbers: __m256i, bits: i32) -> [__m256i; 2] = {
                 let (bits, sign) = (_mm_cvtsi32_si128(bits), _mm_cvtsi32_si128(32 - bits));
                 let digits = _mm256_sra_epi32(_mm256_sll_epi32(numbers, sign), sign);
                 [digits, _mm256_sra_epi32(_mm256_sub_epi32(numbers, digits), bits)]
-            }
-        }
-
-        #[inline(always)]
-        fn total(self, sums: __m256i) -> i32 {
-            // SAFETY: `self` proves AVX2.
-            unsafe {
+            };
+            fn total(sums: __m256i) -> i32 = {
                 let four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256::<1>(sums));
                 let two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
                 _mm_cvtsi128_si32(two).wrapping_add(_mm_extract_epi32::<1>(two))
-            }
-        }
-
-        #[inline(always)]
-        unsafe fn store_digits<const SIZE: usize, const EVENS: bool>(self, group: [__m256i; 4], to: *mut u8) {
-            // SAFETY: `self` proves AVX2; the caller guarantees that 16 integers can be written.
-            unsafe {
+            };
+            unsafe fn store_digits<const SIZE: usize, const EVENS: bool>(group: [__m256i; 4], to: *mut u8) = {
                 let order = _mm_loadu_si128(EVENS_FIRST[SIZE - 1].as_ptr().cast());
                 let pairs = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(group[0], group[1]));
                 if SIZE == 1 {
@@ -347,7 +211,7 @@ macro_rules! integers256 {
                     let order = _mm256_broadcastsi128_si256(order);
                     _mm256_storeu_si256(to.cast(), if EVENS { _mm256_shuffle_epi8(pairs, order) } else { pairs });
                 }
-            }
+            };
         }
 
         #[inline(always)]
@@ -390,10 +254,28 @@ macro_rules! wide256 {
     () => {
         type Bytes = __m256i;
 
-        #[inline(always)]
-        unsafe fn load(self, from: *const u8) -> __m256i {
-            // SAFETY: `self` proves AVX2; the caller guarantees that 32 bytes can be read.
-            unsafe { _mm256_loadu_si256(from.cast()) }
+        operations! {
+            unsafe fn load(from: *const u8) -> __m256i = _mm256_loadu_si256(from.cast());
+            unsafe fn broadcast(from: *const u8) -> __m256i = _mm256_set1_epi32(from.cast::<i32>().read_unaligned());
+            fn nibbles(bytes: __m256i) -> [__m256i; 2] = {
+                let mask = _mm256_set1_epi8(15);
+                [_mm256_and_si256(bytes, mask), _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), mask)]
+            };
+            fn split<const SIGNED: bool>(bytes: __m256i) -> [__m256i; 2] = match SIGNED {
+                true => [_mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes)), _mm256_srai_epi16::<8>(bytes)],
+                false => [_mm256_and_si256(bytes, _mm256_set1_epi16(0xff)), _mm256_srli_epi16::<8>(bytes)],
+            };
+            fn invert_signs(bytes: __m256i) -> __m256i = _mm256_xor_si256(bytes, _mm256_set1_epi8(-128));
+            fn interleave([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] = {
+                let (ab, cd) = (_mm256_unpacklo_epi8(a, b), _mm256_unpacklo_epi8(c, d));
+                let (ab_high, cd_high) = (_mm256_unpackhi_epi8(a, b), _mm256_unpackhi_epi8(c, d));
+                [
+                    _mm256_unpacklo_epi16(ab, cd),
+                    _mm256_unpackhi_epi16(ab, cd),
+                    _mm256_unpacklo_epi16(ab_high, cd_high),
+                    _mm256_unpackhi_epi16(ab_high, cd_high),
+                ]
+            };
         }
 
         #[inline(always)]
@@ -404,53 +286,6 @@ macro_rules! wide256 {
             unsafe {
                 std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), count.min(32));
                 _mm256_loadu_si256(bytes.as_ptr().cast())
-            }
-        }
-
-        #[inline(always)]
-        unsafe fn broadcast(self, from: *const u8) -> __m256i {
-            // SAFETY: `self` proves AVX2; the caller guarantees that 4 bytes can be read.
-            unsafe { _mm256_set1_epi32(from.cast::<i32>().read_unaligned()) }
-        }
-
-        #[inline(always)]
-        fn nibbles(self, bytes: __m256i) -> [__m256i; 2] {
-            // SAFETY: `self` proves AVX2.
-            unsafe {
-                let mask = _mm256_set1_epi8(15);
-                [_mm256_and_si256(bytes, mask), _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), mask)]
-            }
-        }
-
-        #[inline(always)]
-        fn split<const SIGNED: bool>(self, bytes: __m256i) -> [__m256i; 2] {
-            // SAFETY: `self` proves AVX2.
-            unsafe {
-                match SIGNED {
-                    true => [_mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes)), _mm256_srai_epi16::<8>(bytes)],
-                    false => [_mm256_and_si256(bytes, _mm256_set1_epi16(0xff)), _mm256_srli_epi16::<8>(bytes)],
-                }
-            }
-        }
-
-        #[inline(always)]
-        fn invert_signs(self, bytes: __m256i) -> __m256i {
-            // SAFETY: `self` proves AVX2.
-            unsafe { _mm256_xor_si256(bytes, _mm256_set1_epi8(-128)) }
-        }
-
-        #[inline(always)]
-        fn interleave(self, [a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
-            // SAFETY: `self` proves AVX2.
-            unsafe {
-                let (ab, cd) = (_mm256_unpacklo_epi8(a, b), _mm256_unpacklo_epi8(c, d));
-                let (ab_high, cd_high) = (_mm256_unpackhi_epi8(a, b), _mm256_unpackhi_epi8(c, d));
-                [
-                    _mm256_unpacklo_epi16(ab, cd),
-                    _mm256_unpackhi_epi16(ab, cd),
-                    _mm256_unpacklo_epi16(ab_high, cd_high),
-                    _mm256_unpackhi_epi16(ab_high, cd_high),
-                ]
             }
         }
     };
@@ -473,10 +308,8 @@ macro_rules! vnni {
             unsafe { self.load(from) }
         }
 
-        #[inline(always)]
-        fn multiply_words(self, sums: $Vector, left: $Vector, right: $Vector) -> $Vector {
-            // SAFETY: `self` proves the CPU's features.
-            unsafe { $dot(sums, left, right) }
+        operations! {
+            fn multiply_words(sums: $Vector, left: $Vector, right: $Vector) -> $Vector = $dot(sums, left, right);
         }
     };
 }
@@ -486,33 +319,18 @@ macro_rules! pairs {
     ($Vector:ty, $load_half:ident, $widen:ident, $add_32:ident, $add_16:ident, $multiply:ident, $nibbles:ident, $ones:ident) => {
         const PER_WORD: usize = 2;
 
-        #[inline(always)]
-        unsafe fn load_words(self, from: *const u8) -> $Vector {
-            // SAFETY: `self` proves the CPU's features; the caller guarantees that half a vector can be read.
-            unsafe { $widen($load_half(from.cast())) }
-        }
-
-        #[inline(always)]
-        fn multiply_words(self, sums: $Vector, left: $Vector, right: $Vector) -> $Vector {
-            // SAFETY: `self` proves the CPU's features.
-            unsafe { $add_32(sums, $multiply(left, right)) }
+        operations! {
+            unsafe fn load_words(from: *const u8) -> $Vector = $widen($load_half(from.cast()));
+            fn multiply_words(sums: $Vector, left: $Vector, right: $Vector) -> $Vector =
+                $add_32(sums, $multiply(left, right));
+            fn add_nibbles(open: $Vector, left: $Vector, right: $Vector) -> $Vector =
+                $add_16(open, $nibbles(left, right));
+            fn close_nibbles(sums: $Vector, open: $Vector) -> $Vector = $add_32(sums, $multiply(open, $ones(1)));
         }
 
         #[inline(always)]
         fn open_nibbles(self, _sums: $Vector) -> $Vector {
             self.splat(0)
-        }
-
-        #[inline(always)]
-        fn add_nibbles(self, open: $Vector, left: $Vector, right: $Vector) -> $Vector {
-            // SAFETY: `self` proves the CPU's features.
-            unsafe { $add_16(open, $nibbles(left, right)) }
-        }
-
-        #[inline(always)]
-        fn close_nibbles(self, sums: $Vector, open: $Vector) -> $Vector {
-            // SAFETY: `self` proves the CPU's features.
-            unsafe { $add_32(sums, $multiply(open, $ones(1))) }
         }
     };
 }

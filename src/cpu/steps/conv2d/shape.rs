@@ -14,17 +14,17 @@ use crate::ops::conv2d::FilterLayout;
 pub type Conv2dShape = ConvolutionShape<FilterLayout>;
 
 impl Conv2dShape {
-    pub(super) fn is_depthwise(&self) -> bool {
+    pub(in super::super) fn is_depthwise(&self) -> bool {
         self.group()[0] == 1 && self.groups > 1
     }
 
     /// Whether the patch matrix is the image itself.
-    pub(super) fn is_pointwise(&self) -> bool {
+    pub(in super::super) fn is_pointwise(&self) -> bool {
         self.filter == [1, 1] && self.strides == [1, 1] && self.padding == [0, 0] && self.input == self.output
     }
 
     /// Distances between output channels, input channels, rows and columns of the filter.
-    pub(super) fn filter_strides(&self) -> [usize; 4] {
+    pub(in super::super) fn filter_strides(&self) -> [usize; 4] {
         let ([i, _], o, [h, w]) = (self.group(), self.channels[1], self.filter);
         match self.layout {
             FilterLayout::Oihw => [i * h * w, h * w, w, 1],
@@ -48,7 +48,7 @@ impl Conv2dShape {
     }
 
     /// The patches of one group.
-    pub(super) fn patches(&self) -> PatchMatrix {
+    pub(in super::super) fn patches(&self) -> PatchMatrix {
         let [channel_stride, row, col] = self.input_strides();
         let taps = [0, 1].map(|axis| {
             let taps = 0..self.filter[axis];
