@@ -14,20 +14,21 @@ pub struct Member {
     /// The node's own step.
     pub lowered: Lowered,
     /// Number of operands, including those of the epilogue.
-    operands: usize,
-    /// Bytes of scratch memory.
-    scratch: usize,
+    operands: u32,
+    /// Scratch memory, in units of [`ALIGNMENT`].
+    scratch: u32,
 }
 
 impl Member {
     /// The lowered `node`.
     pub fn new(node: &Node, lowered: Lowered) -> Member {
-        Member { lowered, operands: node.inputs.len() + node.epilogue.operands.len(), scratch: 0 }
+        let operands = node.inputs.len() + node.epilogue.operands.len();
+        Member { lowered, operands: operands as u32, scratch: 0 }
     }
 
     /// Splits off the node's memory.
     fn split<'a>(&self, io: &mut Io<'a>) -> Io<'a> {
-        io.split(self.operands, self.scratch)
+        io.split(self.operands as usize, self.scratch as usize * ALIGNMENT)
     }
 }
 
@@ -55,16 +56,17 @@ impl Members {
     /// Adapts the nodes to each other, after any of them has changed. Returns the bytes of scratch memory that the step
     /// needs on `threads` threads.
     pub fn join(&mut self, threads: usize) -> usize {
-        if self.all.len() > 1 {
-            let grid = self.shape().map(|shape| partition(&shape, threads));
-            self.all.iter_mut().for_each(|member| member.lowered.step.join(grid));
-            self.are_joint = grid.is_some();
+        if let [only] = &self.all[..] {
+            return only.lowered.step.scratch_bytes(threads);
         }
+        let grid = self.shape().map(|shape| partition(&shape, threads));
+        self.all.iter_mut().for_each(|member| member.lowered.step.join(grid));
+        self.are_joint = grid.is_some();
         for member in &mut self.all {
-            member.scratch = member.lowered.step.scratch_bytes(threads);
+            let units = member.lowered.step.scratch_bytes(threads).div_ceil(ALIGNMENT);
+            member.scratch = units.try_into().expect("scratch memory of less than 256 GiB");
         }
-        let scratch = self.all.iter().map(|member| member.scratch);
-        scratch.reduce(|sum, next| sum.next_multiple_of(ALIGNMENT) + next).expect("a node")
+        self.all.iter().map(|member| member.scratch as usize * ALIGNMENT).sum()
     }
 
     /// All products side by side, if they can be computed together.

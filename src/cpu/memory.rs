@@ -231,16 +231,19 @@ impl<'a> Io<'a> {
     }
 
     /// Splits off the memory of the next of several steps, which has this number of operands, one output, and this size of
-    /// scratch memory.
+    /// scratch memory, a multiple of [`ALIGNMENT`].
     ///
     /// # Panics
     /// If that is more than there is, or any of it has been handed out.
     pub fn split(&mut self, inputs: usize, scratch: usize) -> Io<'a> {
-        assert!(self.taken == 0 && !self.scratch_taken && scratch <= self.scratch.bytes);
+        assert!(self.taken == 0 && !self.scratch_taken && scratch.is_multiple_of(ALIGNMENT));
         let (own_inputs, inputs) = self.inputs.split_at(inputs);
         let (own_outputs, outputs) = self.outputs.split_at(1);
-        let (Region { start, bytes }, used) = (self.scratch, scratch.next_multiple_of(ALIGNMENT));
-        let rest = Region { start: start.wrapping_add(used), bytes: bytes.saturating_sub(used) };
+        let Region { start, bytes } = self.scratch;
+        let rest = Region {
+            start: start.wrapping_add(scratch),
+            bytes: bytes.checked_sub(scratch).expect("scratch memory of all"),
+        };
         let own = Io { inputs: own_inputs, outputs: own_outputs, scratch: Region { start, bytes: scratch }, ..*self };
         *self = Io { inputs, outputs, scratch: rest, ..*self };
         own

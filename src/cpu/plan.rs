@@ -60,7 +60,7 @@ pub struct Plan {
     /// The nodes that are not views, in their order; copies follow.
     steps: Vec<PlannedStep>,
     /// The index of each node's step, if it has one.
-    step_of: Box<[Option<usize>]>,
+    step_of: Box<[Option<u32>]>,
     /// Indexed by value; `None` for values that no step reads in place.
     constants: Box<[Option<Arc<Buffer>>]>,
     memory: MemoryPlan,
@@ -111,7 +111,7 @@ impl Plan {
                 Some(Action::Compute(members)) if is_beside => members.all.push(member),
                 _ => steps.push(PlannedStep::new(Action::Compute(Members::new(index, member)))),
             }
-            step_of[index] = Some(steps.len() - 1);
+            step_of[index] = Some(steps.len() as u32 - 1);
         }
         steps.extend(memory.copies().iter().map(|(id, _)| PlannedStep::new(Action::Copy(*id))));
         steps.shrink_to_fit();
@@ -160,7 +160,7 @@ impl Plan {
         }
         let (winograd, mut repacked, mut relisted) = (self.options.winograd, false, false);
         for &index in &changes.nodes {
-            let Some(at) = self.step_of[index] else { continue };
+            let Some(at) = self.step_of[index].map(|at| at as usize) else { continue };
             let Action::Compute(members) = &mut self.steps[at].action else { continue };
             let step = &mut members.all[index - members.first as usize].lowered;
             let (node, kernel) = (&graph.nodes[index], step.step.kernel());
@@ -231,7 +231,7 @@ impl Plan {
         let threads = env.threads.count();
         let Plan { steps, step_of, memory, begins, .. } = self;
         let mut last = None;
-        let changed = changes.nodes.iter().filter_map(|&index| step_of[index]);
+        let changed = changes.nodes.iter().filter_map(|&index| step_of[index].map(|at| at as usize));
         let scratch =
             changed.filter(|at| last.replace(*at) != Some(*at)).filter_map(|at| match &mut steps[at].action {
                 Action::Compute(members) => Some((members.first as usize, members.join(threads))),
@@ -240,7 +240,7 @@ impl Plan {
         memory.place(graph, scratch, changes);
         let place = |id: &ValueId| memory.places[id.index()].expect("every operand and output has a place");
         for &index in memory.moved_nodes() {
-            let Some(at) = step_of[index] else { continue };
+            let Some(at) = step_of[index].map(|at| at as usize) else { continue };
             let PlannedStep { action: Action::Compute(members), places } = &mut steps[at] else { continue };
             let nodes = &graph.nodes[members.nodes()];
             let inputs = nodes.iter().zip(&members.all).flat_map(|(node, Member { lowered, .. })| {

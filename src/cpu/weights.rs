@@ -18,6 +18,10 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 /// cache until it is packed.
 const PIECE_BYTES: usize = 4 << 20;
 
+/// Maximum elements per piece that is widened, which fills a buffer of twice the size, too: both stay in a second-level
+/// cache.
+const WIDENED_LEN: usize = 128 << 10;
+
 /// The elements of a constant, from a first element to the end.
 #[derive(Clone, Copy)]
 pub struct Weights<'a> {
@@ -89,7 +93,8 @@ impl<'a> Weights<'a> {
     /// How many elements to read in one [`piece`](Self::piece): any number if they are float32 in memory.
     pub fn piece_len(&self) -> usize {
         match self.source {
-            Source::Slice(_) | Source::Memory(_) if self.dtype != DataType::Float16 => usize::MAX,
+            _ if self.dtype == DataType::Float16 => WIDENED_LEN,
+            Source::Slice(_) | Source::Memory(_) => usize::MAX,
             _ => PIECE_BYTES / self.dtype.size(),
         }
     }

@@ -116,28 +116,36 @@ fn has_pixels(matrix: &PatchMatrix) -> bool {
 pub trait Pixel: Copy {
     /// Elements of rows.
     type InRow: Copy;
-    /// Writes `to[i] = from[i]` over the whole of `to`, often a few elements.
-    fn copy<S: Simd>(simd: S, from: &[Self], to: &mut [Self::InRow]);
+    /// Writes `to[i] = from[i]` for `len` elements, often a few. May also write elements behind them, for others to
+    /// overwrite.
+    fn copy<S: Simd>(simd: S, from: &[Self], to: &mut [Self::InRow], len: usize);
 }
 
 impl Pixel for f32 {
     type InRow = f32;
     #[inline(always)]
-    fn copy<S: Simd>(simd: S, from: &[f32], to: &mut [f32]) {
-        copy(simd, from, to);
+    fn copy<S: Simd>(simd: S, from: &[f32], to: &mut [f32], len: usize) {
+        copy(simd, &from[..len], &mut to[..len]);
     }
 }
 
 impl Pixel for u8 {
     type InRow = u8;
     #[inline(always)]
-    fn copy<S: Simd>(_: S, from: &[u8], to: &mut [u8]) {
-        let len = to.len();
-        // Two copies of a constant length, which may overlap, are faster than a call of `memcpy`.
+    fn copy<S: Simd>(_: S, from: &[u8], to: &mut [u8], len: usize) {
+        // Copies of a constant length are single instructions.
+        if len <= 16
+            && let (Some(from), Some(to)) = (from.first_chunk::<16>(), to.first_chunk_mut::<16>())
+        {
+            *to = *from;
+            return;
+        }
+        let (from, to) = (&from[..len], &mut to[..len]);
+        // Two of them may overlap.
         macro_rules! two {
             ($half:literal) => {{
                 to[..$half].copy_from_slice(&from[..$half]);
-                to[len - $half..].copy_from_slice(&from[len - $half..len]);
+                to[len - $half..].copy_from_slice(&from[len - $half..]);
             }};
         }
         match len {
@@ -145,7 +153,7 @@ impl Pixel for u8 {
             4..8 => two!(4),
             8..16 => two!(8),
             16..=32 => two!(16),
-            _ => to.copy_from_slice(&from[..len]),
+            _ => to.copy_from_slice(from),
         }
     }
 }
@@ -164,7 +172,7 @@ pub struct CopyPixels<'a, T: Pixel> {
     pub depth: Range<usize>,
     /// Distance between rows of `out`.
     pub stride: usize,
-    /// Where they go.
+    /// Where they go. What is behind rows afterwards is undefined.
     pub out: &'a mut [T::InRow],
 }
 
@@ -183,43 +191,46 @@ impl<T: Pixel> Kernel for CopyPixels<'_, T> {
         let start = (depth.start / row_len, depth.start % row_len);
         let pixel = rows.start % (high * wide);
         let (mut image, mut y, mut x) = (rows.start / (high * wide) * m.image_stride, pixel / wide, pixel % wide);
-        for out in out.chunks_mut(stride).take(rows.len()) {
+        for row in 0..rows.len() {
+            // Later rows overwrite what a copy writes behind its own.
+            let out = &mut out[row * stride..];
             let left = (x * m.step[1]) as isize;
             let whole = adjoining && left + from >= 0 && left + to < m.size[1] as isize;
             let (mut ty, mut within) = start;
-            let mut out = &mut out[..depth.len()];
             let top = (y * m.step[0]) as isize;
+            let mut rest = depth.len();
             if all && whole && top + above >= 0 && top + below < m.size[0] as isize {
                 // Nearly all patches of a network's first convolution take this path, with filter rows of a few
                 // elements.
                 let base = image + (left + from) as usize * m.strides[1];
-                for (tap, out) in m.taps[0].iter().zip(out.chunks_exact_mut(row_len)) {
-                    T::copy(simd, &elements[base + (top + tap) as usize * m.strides[0]..][..row_len], out);
+                for (index, tap) in m.taps[0].iter().enumerate() {
+                    let from = &elements[base + (top + tap) as usize * m.strides[0]..];
+                    T::copy(simd, from, &mut out[index * row_len..], row_len);
                 }
-                out = &mut [];
+                rest = 0;
             }
-            while !out.is_empty() {
+            while rest > 0 {
+                let out = &mut out[depth.len() - rest..];
                 let in_y = top + m.taps[0][ty];
                 let base = image + (in_y.max(0) as usize) * m.strides[0];
-                let mut len = (row_len - within).min(out.len());
+                let mut len = (row_len - within).min(rest);
                 let mut at = (in_y >= 0 && in_y < m.size[0] as isize).then_some(base);
                 if let Some(base) = at {
                     if whole {
                         at = Some(base + (left + from) as usize * m.strides[1] + within);
                     } else {
                         let (tap, channel) = (within / m.channels, within % m.channels);
-                        len = (m.channels - channel).min(out.len());
+                        len = (m.channels - channel).min(rest);
                         let in_x = left + m.taps[1][tap];
                         let inside = in_x >= 0 && in_x < m.size[1] as isize;
                         at = inside.then(|| base + in_x as usize * m.strides[1] + channel);
                     }
                 }
-                let (now, rest) = out.split_at_mut(len);
                 match at {
-                    Some(at) => T::copy(simd, &elements[at..at + len], now),
-                    None => now.fill(zero),
+                    Some(at) => T::copy(simd, &elements[at..], out, len),
+                    None => out[..len].fill(zero),
                 }
-                out = rest;
+                rest -= len;
                 within += len;
                 if within == row_len {
                     (ty, within) = (ty + 1, 0);
@@ -285,9 +296,9 @@ mod tests {
                     let (matrix, out_rows, whole) = (&matrix, rows.clone(), 0..depth);
                     let zero = 249;
                     isa.run(CopyPixels { image: &bytes, matrix, zero, rows, depth: whole, stride, out: &mut out });
-                    for (row, k) in out_rows.clone().flat_map(|row| (0..stride).map(move |k| (row, k))) {
-                        let Some(&x) = out.get((row - out_rows.start) * stride + k) else { break };
-                        let wanted = if k < depth { element(matrix, &image, row, k) as u8 } else { 250 };
+                    for (row, k) in out_rows.clone().flat_map(|row| (0..depth).map(move |k| (row, k))) {
+                        let x = out[(row - out_rows.start) * stride + k];
+                        let wanted = element(matrix, &image, row, k) as u8;
                         assert_eq!(x, if wanted == 0 { zero } else { wanted }, "{matrix:?}, row {row}, depth {k}");
                         checked += 1;
                     }
