@@ -23,6 +23,7 @@ use super::steps::remap::RemapStep;
 use super::steps::resample2d::LinearStep;
 use super::steps::scatter::{ScatterElementsStep, ScatterStep};
 use super::steps::softmax::SoftmaxStep;
+use super::steps::top_k::TopKStep;
 use super::steps::triangular::TriangularStep;
 use super::steps::{Env, quantize};
 use super::weights::Weights;
@@ -35,7 +36,7 @@ use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
 use crate::ops::quantized::Quantized;
 use crate::ops::resample2d::InterpolationMode;
-use crate::ops::{Api, Fusion, Op, Operation};
+use crate::ops::{Api, Extension, Fusion, Op, Operation};
 use crate::shape::{Descriptor, Sizes};
 
 /// The context for lowering one node.
@@ -128,6 +129,7 @@ pub fn lower(graph: &Graph, node: &Node, cache: Option<ValueId>, env: &Env, wino
     let step = match &node.op {
         Api(op) => lower_op(op, &mut lowering)?,
         Operation::Fusion(fusion) => lower_fusion(fusion, &mut lowering)?,
+        Operation::Extension(op) => lower_extension(op, &lowering),
     };
     assert!(lowering.epilogue.is_none(), "the step of {} does not apply its epilogue", node.op.rule().name);
     Ok(Lowered { step, packed: lowering.packed })
@@ -258,6 +260,12 @@ fn lower_fusion(fusion: &Fusion, l: &mut Lowering) -> Result<Step> {
         Fusion::Quantized(op) => lower_quantized(op, l)?,
         Fusion::BlockProduct(op) => lower_block_product(op, l)?,
     })
+}
+
+fn lower_extension(op: &Extension, l: &Lowering) -> Step {
+    match op {
+        Extension::TopK(op) => TopKStep::new(op, l.input(0)).into(),
+    }
 }
 
 /// The shape of a product or convolution.

@@ -435,6 +435,7 @@ pub const TARGET: Target = Target {
     takes_epilogue: |op| match op {
         Api(op) => matches!(op, Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_)),
         Operation::Fusion(op) => matches!(op, Fusion::BlockProduct(_)),
+        Operation::Extension(_) => false,
     },
     reads: |_, _| Reads::Never,
     computes_halves: false,

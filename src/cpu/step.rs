@@ -22,6 +22,7 @@ use super::steps::remap::RemapStep;
 use super::steps::resample2d::LinearStep;
 use super::steps::scatter::{ScatterElementsStep, ScatterStep};
 use super::steps::softmax::SoftmaxStep;
+use super::steps::top_k::TopKStep;
 use super::steps::triangular::TriangularStep;
 use super::steps::{Env, Run};
 use crate::memory::Buffer;
@@ -120,6 +121,8 @@ steps! {
     Reduce(ReduceStep),
     /// `argMin()` and `argMax()`.
     ArgMinMax(ArgMinMaxStep),
+    /// `topK`.
+    TopK(TopKStep),
     /// `cumulativeSum()`.
     CumulativeSum(CumulativeSumStep),
     /// `softmax()`.

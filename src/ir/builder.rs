@@ -21,6 +21,8 @@ pub struct Builder {
     /// The names of the inputs.
     names: HashSet<String>,
     max_tensor_bytes: u64,
+    /// Whether the device has kernels for operators that the API lacks.
+    has_extensions: bool,
 }
 
 impl Default for Builder {
@@ -45,7 +47,17 @@ impl Builder {
 
     /// An empty builder for operands of at most `max_tensor_bytes` bytes each.
     pub fn with_limit(max_tensor_bytes: u64) -> Builder {
-        Builder { graph: Graph::default(), names: HashSet::new(), max_tensor_bytes }
+        Builder { graph: Graph::default(), names: HashSet::new(), max_tensor_bytes, has_extensions: true }
+    }
+
+    /// Says whether the device has kernels for operators that the API lacks.
+    pub fn with_extensions(self, has_extensions: bool) -> Builder {
+        Builder { has_extensions, ..self }
+    }
+
+    /// Whether the device has kernels for operators that the API lacks.
+    pub fn has_extensions(&self) -> bool {
+        self.has_extensions
     }
 
     /// The graph so far.

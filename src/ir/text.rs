@@ -15,9 +15,9 @@
 use super::{Builder, Epilogue, Graph, OperandId, Source, ValueId};
 use crate::dtype::{DataType, Number};
 use crate::nibbles::packed;
+use crate::ops::Operation;
 use crate::ops::attributes::{Attribute, Attributes, parse_number};
 use crate::ops::fused::Fused;
-use crate::ops::{Op, Operation};
 use crate::shape::Descriptor;
 use std::collections::HashMap;
 use std::fmt;
@@ -110,9 +110,9 @@ pub fn parse(text: &str) -> Graph {
                 let epilogue = take_texts(&mut attributes, "epilogue");
                 let op = match take_texts(&mut attributes, "program") {
                     Some(program) => Operation::Fusion(Fused::parse(&program, &types(&builder, &operands)).into()),
-                    None => Operation::Api(
-                        Op::read(operator, attributes).unwrap_or_else(|problem| panic!("{line:?}: {problem}")),
-                    ),
+                    None => {
+                        Operation::read(operator, attributes).unwrap_or_else(|problem| panic!("{line:?}: {problem}"))
+                    }
                 };
                 let others = match epilogue {
                     Some(_) => operands.split_off(op.rule().operands.len()),

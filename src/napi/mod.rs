@@ -226,7 +226,8 @@ pub fn destroy_graph(graph: &External<GraphHandle>) {
 /// Creates an empty builder for graphs of `context`; with `dynamic`, dimensions of inputs may be names.
 #[napi(catch_unwind)]
 pub fn create_builder(context: &External<ContextHandle>, dynamic: Option<bool>) -> External<BuilderHandle> {
-    let builder = Builder::with_limit(context.context.max_tensor_bytes());
+    let builder =
+        Builder::with_limit(context.context.max_tensor_bytes()).with_extensions(context.context.has_extensions());
     let weight = Weight::new(context.account(), 0);
     let symbols = dynamic.unwrap_or(false).then(RefCell::default);
     External::new(BuilderHandle { builder: RefCell::new(Some(builder)), symbols, weight })

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::ir::{OperandId, bytes_of_sizes};
 use crate::memory::check_room;
 use crate::ops::tensor::Tensor;
-use crate::ops::{Op, Operator};
+use crate::ops::{Api, Op, Operation, Operator};
 use crate::shape::Descriptor;
 use std::sync::Arc;
 
@@ -321,25 +321,29 @@ impl<'c, 'm> Call<'c, 'm> {
     ///
     /// # Errors
     /// If the operands or attributes violate the operator's rules.
-    pub fn emit_all(&mut self, op: impl Into<Op>, inputs: Vec<Option<OperandId>>) -> Step<Vec<OperandId>> {
+    pub fn emit_all(&mut self, op: impl Into<Operation>, inputs: Vec<Option<OperandId>>) -> Step<Vec<OperandId>> {
         let mut op = op.into();
         if let Some(outputs) = self.fold(&mut op, &inputs)? {
             return Ok(outputs);
         }
+        if matches!(op, Operation::Extension(_)) && !self.importer.builder.has_extensions() {
+            let reason = format!("the GPU has no kernel for {}", op.rule().name);
+            return Err(Refusal(reason).unless(Cut::Elements));
+        }
         self.take_memory(OPERATOR_BYTES + inputs.len() * size_of::<Option<OperandId>>())?;
-        Ok(self.importer.builder.add(op, inputs, self.label.clone())?)
+        Ok(self.importer.builder.add_operation(op, inputs, self.label.clone())?)
     }
 
     /// Like [`emit_all`](Self::emit_all), for an operator with one output.
     ///
     /// # Errors
     /// Same as [`emit_all`](Self::emit_all).
-    pub fn emit(&mut self, op: impl Into<Op>, inputs: &[OperandId]) -> Step<OperandId> {
+    pub fn emit(&mut self, op: impl Into<Operation>, inputs: &[OperandId]) -> Step<OperandId> {
         let outputs = self.emit_all(op, inputs.iter().copied().map(Some).collect())?;
         Ok(outputs[0])
     }
 
-    fn fold(&mut self, op: &mut Op, inputs: &[Option<OperandId>]) -> Step<Option<Vec<OperandId>>> {
+    fn fold(&mut self, op: &mut Operation, inputs: &[Option<OperandId>]) -> Step<Option<Vec<OperandId>>> {
         let builder = &mut *self.importer.builder;
         let is_sized = |id: &OperandId| builder.sizes_of(*id).is_some();
         if is_costly(op)
@@ -355,7 +359,7 @@ impl<'c, 'm> Call<'c, 'm> {
         if !descriptors.iter().copied().flatten().chain(&outputs).all(Descriptor::is_known) {
             return Ok(None);
         }
-        if let (Op::Reshape(_), [Some(id)]) = (&*op, inputs)
+        if let (Api(Op::Reshape(_)), [Some(id)]) = (&*op, inputs)
             && let Some(constant) = builder.constant_value(*id).cloned()
         {
             // The bytes are unchanged.
@@ -364,10 +368,12 @@ impl<'c, 'm> Call<'c, 'm> {
         if inputs.iter().flatten().any(is_sized) {
             // Large results, and rows of tables, are the data that shape arithmetic applies to, not shapes.
             let is_used = !descriptors.iter().copied().flatten().chain(&outputs).all(is_small)
-                || matches!(op, Op::Gather(_) | Op::GatherElements(_) | Op::GatherNd(_))
+                || matches!(op, Api(Op::Gather(_) | Op::GatherElements(_) | Op::GatherNd(_)))
                     && inputs.first().copied().flatten().is_some_and(|table| !is_sized(&table))
                     && outputs[0].dtype.is_float();
-            if let Some(folded) = self.fold_sizes(op, inputs, &outputs)? {
+            if let Api(op) = op
+                && let Some(folded) = self.fold_sizes(op, inputs, &outputs)?
+            {
                 return Ok(Some(folded));
             }
             if is_used {
@@ -379,7 +385,7 @@ impl<'c, 'm> Call<'c, 'm> {
         let mut elements: usize = descriptors.iter().flatten().map(|descriptor| descriptor.elements()).sum();
         elements += outputs.iter().map(Descriptor::elements).sum::<usize>();
         // The naive reference computes each running sum from the start: quadratic work.
-        let is_long = matches!(op, Op::CumulativeSum(_)) && elements > MAX_SUMMED_ELEMENTS;
+        let is_long = matches!(op, Api(Op::CumulativeSum(_))) && elements > MAX_SUMMED_ELEMENTS;
         let is_much = (is_long || elements > MAX_FOLDED_ELEMENTS) && !self.importer.folds_all;
         if is_much || op.check_defined(&descriptors).is_err() {
             return Ok(None);
@@ -588,7 +594,8 @@ impl<'c, 'm> Call<'c, 'm> {
 
 /// Whether an operator is too costly for shape arithmetic: its naive reference takes more than a few operations per
 /// element, or it expands small weights.
-fn is_costly(op: &Op) -> bool {
+fn is_costly(op: &Operation) -> bool {
+    let Api(op) = op else { return false };
     matches!(
         op,
         Op::Matmul(_)

@@ -6,7 +6,7 @@ use super::reduce::{before_reduction, reduced_shape};
 use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, place_of, required, row};
+use super::{Inputs, NamedOperator, Operator, Tensors, place_of, required, row};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
@@ -41,7 +41,7 @@ const fn search(name: &'static str) -> OpRule {
     OpRule { name, operands: OPERANDS, outputs: OUTPUTS }
 }
 
-impl ApiOperator for ArgMinMax {
+impl NamedOperator for ArgMinMax {
     const RULES: &'static [OpRule] = &[search("argMin"), search("argMax")];
 
     fn read(name: &str, attributes: &mut Attributes) -> Result<ArgMinMax, Problem> {

@@ -5,7 +5,7 @@ use super::rows::{Along, Rows};
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, MAX_TENSOR_COUNT, Operator, Tensors, place_of, required};
+use super::{Inputs, MAX_TENSOR_COUNT, NamedOperator, Operator, Tensors, place_of, required};
 use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::{Descriptor, elements, is_dimension};
@@ -70,7 +70,7 @@ impl Concat {
     }
 }
 
-impl ApiOperator for Concat {
+impl NamedOperator for Concat {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "concat",
         operands: &[variadic("inputs", ANY, FROM_1D)],

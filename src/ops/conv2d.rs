@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::spatial::{Image, InputLayout, exactly, output_dimension, positive, slides};
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, given, required, row};
+use super::{Inputs, NamedOperator, Operator, Tensors, given, required, row};
 use crate::dimension::{Dim, numbers};
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -85,7 +85,7 @@ pub(super) fn check_bias(bias: Option<&Descriptor>, output_channels: Dim) -> Res
     }
 }
 
-impl ApiOperator for Conv2d {
+impl NamedOperator for Conv2d {
     const RULES: &'static [OpRule] = &[OpRule { name: "conv2d", operands: CONVOLVED, outputs: CONVOLUTION }];
 
     fn read(_: &str, attributes: &mut Attributes) -> Result<Conv2d, Problem> {

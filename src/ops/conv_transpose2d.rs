@@ -5,7 +5,7 @@ use super::conv2d::{CONVOLUTION, CONVOLVED, check_bias};
 use super::rule::*;
 use super::spatial::{Image, InputLayout, exactly, output_dimension, positive, slides};
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, given, required, row};
+use super::{Inputs, NamedOperator, Operator, Tensors, given, required, row};
 use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -87,7 +87,7 @@ impl ConvTranspose2d {
     }
 }
 
-impl ApiOperator for ConvTranspose2d {
+impl NamedOperator for ConvTranspose2d {
     const RULES: &'static [OpRule] = &[OpRule { name: "convTranspose2d", operands: CONVOLVED, outputs: CONVOLUTION }];
 
     fn read(_: &str, attributes: &mut Attributes) -> Result<ConvTranspose2d, Problem> {

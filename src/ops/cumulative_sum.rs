@@ -5,7 +5,7 @@ use super::gather::check_axis;
 use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::{Tensor, wrap};
-use super::{ApiOperator, Inputs, Operator, Tensors, place_of, required};
+use super::{Inputs, NamedOperator, Operator, Tensors, place_of, required};
 use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -23,7 +23,7 @@ crate::attributes! {
     }
 }
 
-impl ApiOperator for CumulativeSum {
+impl NamedOperator for CumulativeSum {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "cumulativeSum",
         operands: &[operand("input", WIDE, FROM_1D)],

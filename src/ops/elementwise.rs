@@ -6,7 +6,7 @@ use super::attributes::Attributes;
 use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::{Tensor, wrap};
-use super::{ApiOperator, Inputs, Operator, Tensors, cast_to, no_operator, required, row};
+use super::{Inputs, NamedOperator, Operator, Tensors, cast_to, no_operator, required, row};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
@@ -139,7 +139,7 @@ const OF_CHOICES: &[OperandRule] = &[
     operand("falseValue", Types::SameAs("trueValue"), ANY_RANK),
 ];
 
-impl ApiOperator for Elementwise {
+impl NamedOperator for Elementwise {
     const RULES: &'static [OpRule] = ROWS;
 
     fn read(name: &str, attributes: &mut Attributes) -> Result<E, Problem> {

@@ -4,7 +4,7 @@ use super::attributes::{Attribute, Attributes};
 use super::elementwise::Elementwise;
 use super::rule::{ANY, ANY_RANK, OpRule, output, variadic};
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors};
+use super::{Inputs, NamedOperator, Operator, Tensors};
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
 use crate::shape::{Descriptor, broadcast};

@@ -6,7 +6,7 @@ use super::attributes::Attributes;
 use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, required};
+use super::{Inputs, NamedOperator, Operator, Tensors, required};
 use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -92,7 +92,7 @@ fn gathered_bytes(inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
 const INPUT: OperandRule = operand("input", ANY, FROM_1D);
 const SAME: Types = Types::SameAs("input");
 
-impl ApiOperator for Gather {
+impl NamedOperator for Gather {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "gather",
         operands: &[INPUT, operand("indices", INDICES, ANY_RANK)],
@@ -147,7 +147,7 @@ impl Operator for Gather {
     }
 }
 
-impl ApiOperator for GatherElements {
+impl NamedOperator for GatherElements {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "gatherElements",
         operands: &[INPUT, operand("indices", INDICES, FROM_1D)],
@@ -190,7 +190,7 @@ impl Operator for GatherElements {
     }
 }
 
-impl ApiOperator for GatherNd {
+impl NamedOperator for GatherNd {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "gatherND",
         operands: &[INPUT, operand("indices", INDICES, FROM_1D)],

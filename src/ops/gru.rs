@@ -6,7 +6,7 @@ use super::recurrent::{
 };
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, given, required, row};
+use super::{Inputs, NamedOperator, Operator, Tensors, given, required, row};
 use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -145,7 +145,7 @@ fn function(reset_after: bool, layout: GruLayout, given: &Option<Vec<Activation>
 
 const INPUT: Types = Types::SameAs("input");
 
-impl ApiOperator for Gru {
+impl NamedOperator for Gru {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "gru",
         operands: &[
@@ -200,7 +200,7 @@ impl Operator for Gru {
     }
 }
 
-impl ApiOperator for GruCell {
+impl NamedOperator for GruCell {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "gruCell",
         operands: &[

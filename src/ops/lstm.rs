@@ -7,7 +7,7 @@ use super::recurrent::{
 };
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, given, required, row};
+use super::{Inputs, NamedOperator, Operator, Tensors, given, required, row};
 use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -145,7 +145,7 @@ fn function(layout: LstmLayout, given: &Option<Vec<Activation>>) -> Result<LstmF
 
 const INPUT: Types = Types::SameAs("input");
 
-impl ApiOperator for Lstm {
+impl NamedOperator for Lstm {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "lstm",
         operands: &[
@@ -209,7 +209,7 @@ impl Operator for Lstm {
     }
 }
 
-impl ApiOperator for LstmCell {
+impl NamedOperator for LstmCell {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "lstmCell",
         operands: &[

@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, cast_to, given, required, row};
+use super::{Inputs, NamedOperator, Operator, Tensors, cast_to, given, required, row};
 use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -30,7 +30,7 @@ pub fn matmul_shape(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, Problem> {
     Ok(shape)
 }
 
-impl ApiOperator for Matmul {
+impl NamedOperator for Matmul {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "matmul",
         operands: &[operand("a", FLOATS, FROM_2D), operand("b", Types::SameAs("a"), FROM_2D)],
@@ -113,7 +113,7 @@ pub struct Gemm {
     pub attributes: GemmAttributes,
 }
 
-impl ApiOperator for Gemm {
+impl NamedOperator for Gemm {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "gemm",
         operands: &[

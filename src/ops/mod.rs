@@ -1,5 +1,6 @@
 //! The operators, one file per family. Each is the single source of truth for its attributes, rules, shape inference
-//! and naive reference. [`Op`] is the closed set of API operators, [`Fusion`] that of the compiler's operators.
+//! and naive reference. [`Op`] is the closed set of API operators, [`Extension`] that of ONNX operators that the API lacks,
+//! [`Fusion`] that of the compiler's operators.
 
 pub mod arg_min_max;
 pub mod attention;
@@ -10,6 +11,7 @@ pub mod conv2d;
 pub mod conv_transpose2d;
 pub mod cumulative_sum;
 pub mod elementwise;
+pub mod extension;
 pub mod fused;
 pub mod gather;
 pub mod gru;
@@ -47,8 +49,8 @@ pub mod triangular;
 mod work;
 
 pub use operation::Operation::Api;
-pub use operation::{Fusion, Op, Operation};
+pub use operation::{Extension, Fusion, Op, Operation};
 pub use operator::{
-    ApiOperator, Inputs, MAX_TENSOR_COUNT, Operator, Tensors, cast_to, given, no_operator, permuted, place_of,
+    Inputs, MAX_TENSOR_COUNT, NamedOperator, Operator, Tensors, cast_to, given, no_operator, permuted, place_of,
     required, row,
 };

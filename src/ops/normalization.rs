@@ -7,7 +7,7 @@ use super::rows::{Along, Rows};
 use super::rule::*;
 use super::spatial::InputLayout;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, cast_to, given, place_of, required};
+use super::{Inputs, NamedOperator, Operator, Tensors, cast_to, given, place_of, required};
 use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -82,7 +82,7 @@ fn moments(input: &Tensor, index: &[usize], reduced: &[bool]) -> [f64; 2] {
     [mean, window.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / window.len() as f64]
 }
 
-impl ApiOperator for BatchNormalization {
+impl NamedOperator for BatchNormalization {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "batchNormalization",
         operands: &[
@@ -140,7 +140,7 @@ impl Operator for BatchNormalization {
     }
 }
 
-impl ApiOperator for InstanceNormalization {
+impl NamedOperator for InstanceNormalization {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "instanceNormalization",
         operands: &[operand("input", FLOATS, (4, 4)), weights("scale", (1, 1)), weights("bias", (1, 1))],
@@ -206,7 +206,7 @@ impl InstanceNormalization {
     }
 }
 
-impl ApiOperator for LayerNormalization {
+impl NamedOperator for LayerNormalization {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "layerNormalization",
         operands: &[operand("input", FLOATS, ANY_RANK), weights("scale", ANY_RANK), weights("bias", ANY_RANK)],

@@ -1,7 +1,8 @@
-//! The closed sets of operators: those of the API, those of the compiler, and their union for nodes.
+//! The closed sets of operators: those of the API, those of ONNX beside it, those of the compiler, and their union for
+//! nodes.
 
 use super::attributes::Attributes;
-use super::operator::{ApiOperator, Inputs, Operator, Tensors, no_operator};
+use super::operator::{Inputs, NamedOperator, Operator, Tensors, no_operator};
 use super::rows::{Along, Rows};
 use super::rule::OpRule;
 use super::tensor::Tensor;
@@ -91,26 +92,23 @@ macro_rules! operators {
     };
 }
 
-macro_rules! api {
-    ($($(#[$meta:meta])* $Variant:ident($Family:ty),)*) => {
-        operators! {
-            /// An operator of the API with its attributes.
-            Op { $($(#[$meta])* $Variant($Family),)* }
-        }
+macro_rules! named {
+    ($(#[$meta:meta])* $Enum:ident { $($(#[$variant:meta])* $Variant:ident($Family:ty),)* }) => {
+        operators! { $(#[$meta])* $Enum { $($(#[$variant])* $Variant($Family),)* } }
 
-        impl Op {
-            /// The rules of all operators, one per method of MLGraphBuilder.
+        impl $Enum {
+            /// The rules of all operators.
             pub fn rules() -> impl Iterator<Item = &'static OpRule> {
-                [$(<$Family as ApiOperator>::RULES,)*].into_iter().flatten()
+                [$(<$Family as NamedOperator>::RULES,)*].into_iter().flatten()
             }
 
-            /// The operator that the method `name` creates with `attributes`.
+            /// The operator `name` with `attributes`.
             ///
             /// # Errors
-            /// If the method does not exist, or an attribute is of the wrong kind or unknown.
-            pub fn read(name: &str, mut attributes: Attributes) -> Result<Op, Problem> {
-                let op = $(if <$Family as ApiOperator>::RULES.iter().any(|rule| rule.name == name) {
-                    Op::$Variant(<$Family as ApiOperator>::read(name, &mut attributes)?)
+            /// If it does not exist, or an attribute is of the wrong kind or unknown.
+            pub fn read(name: &str, mut attributes: Attributes) -> Result<$Enum, Problem> {
+                let op = $(if <$Family as NamedOperator>::RULES.iter().any(|rule| rule.name == name) {
+                    $Enum::$Variant(<$Family as NamedOperator>::read(name, &mut attributes)?)
                 } else)* {
                     return Err(no_operator(name));
                 };
@@ -120,78 +118,85 @@ macro_rules! api {
                 }
             }
         }
+
+        $(impl From<$Family> for Operation {
+            fn from(op: $Family) -> Operation { $Enum::from(op).into() }
+        })*
     };
 }
 
-api! {
-    /// `reduceL1()` and the other reductions.
-    Reduce(reduce::Reduce),
-    /// Element-wise operators: unary, binary, logical, activations, `where`, `cast`, `prelu`.
-    Elementwise(elementwise::Elementwise),
-    /// `matmul()`.
-    Matmul(matmul::Matmul),
-    /// `gemm()`.
-    Gemm(matmul::Gemm),
-    /// `conv2d()`.
-    Conv2d(conv2d::Conv2d),
-    /// `convTranspose2d()`.
-    ConvTranspose2d(conv_transpose2d::ConvTranspose2d),
-    /// `averagePool2d()`, `l2Pool2d()` and `maxPool2d()`.
-    Pool2d(pool2d::Pool2d),
-    /// `gru()`.
-    Gru(gru::Gru),
-    /// `gruCell()`.
-    GruCell(gru::GruCell),
-    /// `lstm()`.
-    Lstm(lstm::Lstm),
-    /// `lstmCell()`.
-    LstmCell(lstm::LstmCell),
-    /// `concat()`.
-    Concat(concat::Concat),
-    /// `split()`.
-    Split(split::Split),
-    /// `slice()`.
-    Slice(slice::Slice),
-    /// `pad()`.
-    Pad(pad::Pad),
-    /// `reshape()`.
-    Reshape(reshape::Reshape),
-    /// `expand()`.
-    Expand(reshape::Expand),
-    /// `transpose()`.
-    Transpose(transpose::Transpose),
-    /// `reverse()`.
-    Reverse(reverse::Reverse),
-    /// `tile()`.
-    Tile(tile::Tile),
-    /// `triangular()`.
-    Triangular(triangular::Triangular),
-    /// `resample2d()`.
-    Resample2d(resample2d::Resample2d),
-    /// `gather()`.
-    Gather(gather::Gather),
-    /// `gatherElements()`.
-    GatherElements(gather::GatherElements),
-    /// `gatherND()`.
-    GatherNd(gather::GatherNd),
-    /// `scatterElements()`.
-    ScatterElements(scatter::ScatterElements),
-    /// `scatterND()`.
-    ScatterNd(scatter::ScatterNd),
-    /// `argMin()` and `argMax()`.
-    ArgMinMax(arg_min_max::ArgMinMax),
-    /// `batchNormalization()`.
-    BatchNormalization(normalization::BatchNormalization),
-    /// `cumulativeSum()`.
-    CumulativeSum(cumulative_sum::CumulativeSum),
-    /// `instanceNormalization()`.
-    InstanceNormalization(normalization::InstanceNormalization),
-    /// `layerNormalization()`.
-    LayerNormalization(normalization::LayerNormalization),
-    /// `quantizeLinear()` and `dequantizeLinear()`.
-    Quantize(quantize::Quantize),
-    /// `softmax()`.
-    Softmax(softmax::Softmax),
+named! {
+    /// An operator of the API with its attributes, one per method of MLGraphBuilder.
+    Op {
+        /// `reduceL1()` and the other reductions.
+        Reduce(reduce::Reduce),
+        /// Element-wise operators: unary, binary, logical, activations, `where`, `cast`, `prelu`.
+        Elementwise(elementwise::Elementwise),
+        /// `matmul()`.
+        Matmul(matmul::Matmul),
+        /// `gemm()`.
+        Gemm(matmul::Gemm),
+        /// `conv2d()`.
+        Conv2d(conv2d::Conv2d),
+        /// `convTranspose2d()`.
+        ConvTranspose2d(conv_transpose2d::ConvTranspose2d),
+        /// `averagePool2d()`, `l2Pool2d()` and `maxPool2d()`.
+        Pool2d(pool2d::Pool2d),
+        /// `gru()`.
+        Gru(gru::Gru),
+        /// `gruCell()`.
+        GruCell(gru::GruCell),
+        /// `lstm()`.
+        Lstm(lstm::Lstm),
+        /// `lstmCell()`.
+        LstmCell(lstm::LstmCell),
+        /// `concat()`.
+        Concat(concat::Concat),
+        /// `split()`.
+        Split(split::Split),
+        /// `slice()`.
+        Slice(slice::Slice),
+        /// `pad()`.
+        Pad(pad::Pad),
+        /// `reshape()`.
+        Reshape(reshape::Reshape),
+        /// `expand()`.
+        Expand(reshape::Expand),
+        /// `transpose()`.
+        Transpose(transpose::Transpose),
+        /// `reverse()`.
+        Reverse(reverse::Reverse),
+        /// `tile()`.
+        Tile(tile::Tile),
+        /// `triangular()`.
+        Triangular(triangular::Triangular),
+        /// `resample2d()`.
+        Resample2d(resample2d::Resample2d),
+        /// `gather()`.
+        Gather(gather::Gather),
+        /// `gatherElements()`.
+        GatherElements(gather::GatherElements),
+        /// `gatherND()`.
+        GatherNd(gather::GatherNd),
+        /// `scatterElements()`.
+        ScatterElements(scatter::ScatterElements),
+        /// `scatterND()`.
+        ScatterNd(scatter::ScatterNd),
+        /// `argMin()` and `argMax()`.
+        ArgMinMax(arg_min_max::ArgMinMax),
+        /// `batchNormalization()`.
+        BatchNormalization(normalization::BatchNormalization),
+        /// `cumulativeSum()`.
+        CumulativeSum(cumulative_sum::CumulativeSum),
+        /// `instanceNormalization()`.
+        InstanceNormalization(normalization::InstanceNormalization),
+        /// `layerNormalization()`.
+        LayerNormalization(normalization::LayerNormalization),
+        /// `quantizeLinear()` and `dequantizeLinear()`.
+        Quantize(quantize::Quantize),
+        /// `softmax()`.
+        Softmax(softmax::Softmax),
+    }
 }
 
 operators! {
@@ -210,6 +215,14 @@ operators! {
     }
 }
 
+named! {
+    /// An operator of ONNX that the API lacks.
+    Extension {
+        /// `TopK`, without the values.
+        TopK(extension::top_k::TopK),
+    }
+}
+
 operators! {
     /// The operation of a node.
     Operation {
@@ -217,14 +230,20 @@ operators! {
         Api(Op),
         /// An operator of the compiler.
         Fusion(Fusion),
+        /// An operator of ONNX.
+        Extension(Extension),
     }
 }
 
-impl<Family: ApiOperator> From<Family> for Operation
-where
-    Op: From<Family>,
-{
-    fn from(op: Family) -> Operation {
-        Operation::Api(op.into())
+impl Operation {
+    /// The operator `name` of the API or of ONNX with `attributes`.
+    ///
+    /// # Errors
+    /// If it does not exist, or an attribute is of the wrong kind or unknown.
+    pub fn read(name: &str, attributes: Attributes) -> Result<Operation, Problem> {
+        match Extension::rules().any(|rule| rule.name == name) {
+            true => Ok(Extension::read(name, attributes)?.into()),
+            false => Ok(Op::read(name, attributes)?.into()),
+        }
     }
 }

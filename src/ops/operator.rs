@@ -28,13 +28,12 @@ pub fn given<'a, T>(operands: &[Option<&'a T>], index: usize) -> Option<&'a T> {
 /// Maximum number of operands of a `concat()` and outputs of a `split()`: "valid tensor count" of the draft.
 pub const MAX_TENSOR_COUNT: usize = 8192;
 
-/// A family of operators created by methods of MLGraphBuilder.
-pub trait ApiOperator: Operator {
-    /// The rules of all methods of this family.
+/// A family of operators that are read by their names: those of the API are methods of MLGraphBuilder.
+pub trait NamedOperator: Operator {
+    /// The rules of all operators of this family.
     const RULES: &'static [OpRule];
 
-    /// The operator that the method `name` (one of [`RULES`](Self::RULES)) creates with `attributes`; removes the
-    /// attributes that it knows.
+    /// The operator `name` (one of [`RULES`](Self::RULES)) with `attributes`; removes the attributes that it knows.
     fn read(name: &str, attributes: &mut Attributes) -> Result<Self, Problem>;
 }
 

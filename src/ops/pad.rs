@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, permuted, required};
+use super::{Inputs, NamedOperator, Operator, Tensors, permuted, required};
 use crate::dimension::{Dim, numbers};
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -74,7 +74,7 @@ impl Pad {
     }
 }
 
-impl ApiOperator for Pad {
+impl NamedOperator for Pad {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "pad",
         operands: &[operand("input", ANY, ANY_RANK)],

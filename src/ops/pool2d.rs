@@ -11,7 +11,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::spatial::{Image, InputLayout, Slide, exactly, output_dimension, positive, slides};
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, no_operator, required, row};
+use super::{Inputs, NamedOperator, Operator, Tensors, no_operator, required, row};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
@@ -129,7 +129,7 @@ const fn pool(name: &'static str, operands: &'static [OperandRule]) -> OpRule {
     OpRule { name, operands, outputs: OUTPUTS }
 }
 
-impl ApiOperator for Pool2d {
+impl NamedOperator for Pool2d {
     const RULES: &'static [OpRule] = &[
         pool("averagePool2d", &[operand("input", FLOATS, (4, 4))]),
         pool("l2Pool2d", &[operand("input", FLOATS, (4, 4))]),

@@ -5,7 +5,7 @@ use super::elementwise::Elementwise;
 use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, required};
+use super::{Inputs, NamedOperator, Operator, Tensors, required};
 use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::{Descriptor, broadcasts_blockwise};
@@ -18,7 +18,7 @@ pub enum Quantize {
     DequantizeLinear,
 }
 
-impl ApiOperator for Quantize {
+impl NamedOperator for Quantize {
     const RULES: &'static [OpRule] = &[
         OpRule {
             name: "quantizeLinear",

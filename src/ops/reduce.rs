@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::{Tensor, wrap};
-use super::{ApiOperator, Inputs, Operator, Tensors, no_operator, place_of, required, row};
+use super::{Inputs, NamedOperator, Operator, Tensors, no_operator, place_of, required, row};
 use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -89,7 +89,7 @@ pub fn reduced_axes(rank: usize, axes: Option<&[u32]>) -> Result<Vec<bool>, Prob
     Ok(reduced)
 }
 
-impl ApiOperator for Reduce {
+impl NamedOperator for Reduce {
     const RULES: &'static [OpRule] = &[
         reduction("reduceL1", OF_WIDE),
         reduction("reduceL2", OF_FLOATS),

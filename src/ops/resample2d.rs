@@ -3,7 +3,7 @@
 use super::attributes::Attributes;
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, place_of, required};
+use super::{Inputs, NamedOperator, Operator, Tensors, place_of, required};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
@@ -117,7 +117,7 @@ fn floor_of_product(a: f64, b: f64) -> f64 {
     if a.mul_add(b, -floor) < 0.0 { floor - 1.0 } else { floor }
 }
 
-impl ApiOperator for Resample2d {
+impl NamedOperator for Resample2d {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "resample2d",
         operands: &[operand(

@@ -5,7 +5,7 @@ use super::rows::{Along, Rows, before_reshape};
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, required};
+use super::{Inputs, NamedOperator, Operator, Tensors, required};
 use crate::dimension::{Dim, numbers};
 use crate::error::Problem;
 use crate::shape::{Descriptor, MAX_VALUE_BYTES, broadcast_strides, broadcasts_to};
@@ -47,7 +47,7 @@ impl Expand {
     }
 }
 
-impl ApiOperator for Reshape {
+impl NamedOperator for Reshape {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "reshape",
         operands: &[operand("input", ANY, ANY_RANK)],
@@ -94,7 +94,7 @@ impl Operator for Reshape {
     }
 }
 
-impl ApiOperator for Expand {
+impl NamedOperator for Expand {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "expand",
         operands: &[operand("input", ANY, ANY_RANK)],

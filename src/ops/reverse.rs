@@ -5,7 +5,7 @@ use super::reduce::reduced_axes;
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, place_of, required};
+use super::{Inputs, NamedOperator, Operator, Tensors, place_of, required};
 use crate::error::Problem;
 use crate::shape::Descriptor;
 
@@ -35,7 +35,7 @@ impl Reverse {
     }
 }
 
-impl ApiOperator for Reverse {
+impl NamedOperator for Reverse {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "reverse",
         operands: &[operand("input", ANY, ANY_RANK)],

@@ -6,7 +6,7 @@ use super::attributes::Attributes;
 use super::gather::{check_axis, check_indices_along, clamp_coordinates, clamp_index, picked_shape};
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, required};
+use super::{Inputs, NamedOperator, Operator, Tensors, required};
 use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -49,7 +49,7 @@ const INDEX: OperandRule = operand("indices", INDICES, FROM_1D);
 const SAME: Types = Types::SameAs("input");
 const OUTPUT: OutputRule = output("output", SAME, FROM_1D);
 
-impl ApiOperator for ScatterElements {
+impl NamedOperator for ScatterElements {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "scatterElements",
         operands: &[INPUT, INDEX, operand("updates", SAME, FROM_1D)],
@@ -89,7 +89,7 @@ impl Operator for ScatterElements {
     }
 }
 
-impl ApiOperator for ScatterNd {
+impl NamedOperator for ScatterNd {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "scatterND",
         operands: &[INPUT, INDEX, operand("updates", SAME, ANY_RANK)],

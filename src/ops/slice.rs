@@ -5,7 +5,7 @@ use super::rows::{Along, Rows};
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, permuted, required};
+use super::{Inputs, NamedOperator, Operator, Tensors, permuted, required};
 use crate::dimension::{Dim, dims, numbers};
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -62,7 +62,7 @@ impl Slice {
     }
 }
 
-impl ApiOperator for Slice {
+impl NamedOperator for Slice {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "slice",
         operands: &[operand("input", ANY, ANY_RANK)],

@@ -5,7 +5,7 @@ use super::gather::check_axis;
 use super::rows::{Along, Rows};
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, place_of, required};
+use super::{Inputs, NamedOperator, Operator, Tensors, place_of, required};
 use crate::dimension::Dim;
 use crate::dtype::Number;
 use crate::error::Problem;
@@ -19,7 +19,7 @@ crate::attributes! {
     }
 }
 
-impl ApiOperator for Softmax {
+impl NamedOperator for Softmax {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "softmax",
         operands: &[operand("input", FLOATS, FROM_1D)],

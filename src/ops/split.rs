@@ -4,7 +4,7 @@ use super::attributes::{Attribute, AttributeValue, Attributes};
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, MAX_TENSOR_COUNT, Operator, Tensors, place_of, required};
+use super::{Inputs, MAX_TENSOR_COUNT, NamedOperator, Operator, Tensors, place_of, required};
 use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -89,7 +89,7 @@ impl Split {
     }
 }
 
-impl ApiOperator for Split {
+impl NamedOperator for Split {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "split",
         operands: &[operand("input", ANY, FROM_1D)],

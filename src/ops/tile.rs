@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, permuted, required};
+use super::{Inputs, NamedOperator, Operator, Tensors, permuted, required};
 use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::{Descriptor, is_dimension, strides};
@@ -27,7 +27,7 @@ impl Tile {
     }
 }
 
-impl ApiOperator for Tile {
+impl NamedOperator for Tile {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "tile",
         operands: &[operand("input", ANY, ANY_RANK)],

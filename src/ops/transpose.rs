@@ -5,7 +5,7 @@ use super::rows::{Along, Rows};
 use super::rule::*;
 use super::strided::Strided;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, required};
+use super::{Inputs, NamedOperator, Operator, Tensors, required};
 use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::{Descriptor, strides};
@@ -50,7 +50,7 @@ impl Transpose {
     }
 }
 
-impl ApiOperator for Transpose {
+impl NamedOperator for Transpose {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "transpose",
         operands: &[operand("input", ANY, ANY_RANK)],

@@ -3,7 +3,7 @@
 use super::attributes::Attributes;
 use super::rule::*;
 use super::tensor::Tensor;
-use super::{ApiOperator, Inputs, Operator, Tensors, required};
+use super::{Inputs, NamedOperator, Operator, Tensors, required};
 use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
@@ -18,7 +18,7 @@ crate::attributes! {
     }
 }
 
-impl ApiOperator for Triangular {
+impl NamedOperator for Triangular {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "triangular",
         operands: &[operand("input", ANY, FROM_2D)],

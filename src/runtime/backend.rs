@@ -54,6 +54,11 @@ impl Backend {
         }
     }
 
+    /// Whether it has kernels for operators that the API lacks.
+    pub fn has_extensions(&self) -> bool {
+        matches!(self, Backend::Cpu)
+    }
+
     /// Contents of `bytes` zero bytes.
     ///
     /// # Errors

@@ -174,6 +174,11 @@ impl Context {
         self.backend().map_or(MAX_VALUE_BYTES, |backend| backend.max_value_bytes())
     }
 
+    /// Whether its processor has kernels for operators that the API lacks.
+    pub fn has_extensions(&self) -> bool {
+        self.backend().is_none_or(|backend| backend.has_extensions())
+    }
+
     /// Returns the processor, for work on the timeline.
     fn opened(&self) -> impl Fn() -> Result<Backend> + Send + use<> {
         let backend = self.backend.clone();

@@ -117,7 +117,8 @@ impl ControlNode for Turn<'_> {
     }
 
     fn shapes(&mut self, body: &Arc<Program>, inputs: Vec<Held>) -> Result<Vec<Option<Descriptor>>> {
-        let mut builder = Builder::with_limit(self.run.site.backend.max_tensor_bytes());
+        let mut builder = Builder::with_limit(self.run.site.backend.max_tensor_bytes())
+            .with_extensions(self.run.site.backend.has_extensions());
         let mut values = ByName::default();
         for (id, held) in self.values(body, inputs) {
             values.insert(id, outline(self.run.site, &mut builder, &held)?);

@@ -19,4 +19,5 @@ pub mod rows;
 pub mod scatter;
 pub mod softmax;
 pub mod stored;
+pub mod top_k;
 pub mod transpose;

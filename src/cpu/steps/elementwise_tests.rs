@@ -53,7 +53,7 @@ fn graph(name: &str, dtype: DataType, shapes: &[Vec<u32>]) -> Graph {
 /// Every method with every supported data type: (name, type, number of operands).
 fn cases() -> Vec<(&'static str, DataType, usize)> {
     let mut cases = Vec::new();
-    for rule in <Elementwise as crate::ops::ApiOperator>::RULES {
+    for rule in <Elementwise as crate::ops::NamedOperator>::RULES {
         let operand = rule.operands.iter().find(|operand| operand.name != "condition").unwrap();
         for &dtype in rule.resolve(operand.types) {
             cases.push((rule.name, dtype, rule.operands.len()));

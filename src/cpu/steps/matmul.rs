@@ -355,8 +355,7 @@ impl MatmulStep {
         &self,
         isa: Isa,
         beside: Beside,
-        (a, b): (Option<&[f32]>, Option<Floats>),
-        c: Option<&[f32]>,
+        (a, b, c): (Option<&[f32]>, Option<Floats>, Option<&[f32]>),
         tail: Tail,
         out: &mut [f32],
         scratch: &mut [f32],
@@ -553,9 +552,8 @@ mod tests {
                 let b = if is_half { Floats::F16(&b_half) } else { Floats::F32(&b) };
                 let mut out = vec![f32::NAN; exact.len()];
                 let mut scratch = vec![f32::NAN; step.scratch_len()];
-                let operands = ((!pack_a).then_some(&a[..]), (!pack_b).then_some(b));
-                let c = c.as_deref();
-                step.run(env.isa, env.threads.into(), operands, c, Tail::NONE, &mut out, &mut scratch);
+                let operands = ((!pack_a).then_some(&a[..]), (!pack_b).then_some(b), c.as_deref());
+                step.run(env.isa, env.threads.into(), operands, Tail::NONE, &mut out, &mut scratch);
                 out
             };
             on_all(run, |env, out| {
@@ -670,9 +668,9 @@ mod tests {
                 xs.iter_mut().enumerate().for_each(|(i, x)| *x += 10.0 + ((at + i) % 97) as f32);
             };
             let tail = Tail { finish: Some(&finish), ..Tail::NONE };
-            let operands = (Some(&a[..]), Some(Floats::F32(&b)));
+            let operands = (Some(&a[..]), Some(Floats::F32(&b)), None);
             let scratch = &mut vec![0.0; step.scratch_len()];
-            step.run(env.isa, env.threads.into(), operands, None, tail, &mut out, scratch);
+            step.run(env.isa, env.threads.into(), operands, tail, &mut out, scratch);
             out
         };
         on_all(run, |_, out| assert_sums(out, &wanted, k, || format!("{m} {k} {n}")));
@@ -695,8 +693,8 @@ mod tests {
             let shape = MatmulShape::plain(m, k, n);
             let step = MatmulStep::new(env.isa, env.threads.count(), shape, false, false);
             let (mut out, mut scratch) = (vec![0.0; m * n], vec![0.0; step.scratch_len()]);
-            let operands = (Some(&a[..]), Some(Floats::F32(&b)));
-            step.run(env.isa, env.threads.into(), operands, None, Tail::NONE, &mut out, &mut scratch);
+            let operands = (Some(&a[..]), Some(Floats::F32(&b)), None);
+            step.run(env.isa, env.threads.into(), operands, Tail::NONE, &mut out, &mut scratch);
             out
         };
         on_all(run, |_, out| {

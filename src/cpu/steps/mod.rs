@@ -31,6 +31,7 @@ pub mod gather;
 pub mod remap;
 pub mod resample2d;
 pub mod scatter;
+pub mod top_k;
 pub mod triangular;
 
 use super::arena::Arena;

@@ -402,8 +402,8 @@ impl Network {
         let operand = |place: Option<usize>| place.and_then(|index| io.optional::<f32>(index));
         let weight = operand(Some(1)).filter(|_| !self.packs_weight);
         let products = &mut inputs[..self.sizes.rows() * directions * gates * hidden];
-        let operands = (operand(Some(0)), weight.map(Floats::F32));
-        self.inputs.run(env.isa, env.threads.into(), operands, None, Tail::NONE, products, product);
+        let operands = (operand(Some(0)), weight.map(Floats::F32), None);
+        self.inputs.run(env.isa, env.threads.into(), operands, Tail::NONE, products, product);
         self.pack(env, operand(Some(2)), packed);
         // Absent operands are 0.
         let copy = |place: Option<usize>, start: usize, to: &mut [f32]| match operand(place) {

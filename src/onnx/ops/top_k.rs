@@ -1,160 +1,14 @@
 //! `TopK`: the largest or smallest elements along a dimension, in order.
 
-use super::generate::places;
-use super::reduce::arg_operand;
 use crate::dimension::Dim;
-use crate::dtype::{DataType, Number};
-use crate::ir::OperandId;
-use crate::onnx::call::{Call, Step};
+use crate::dtype::DataType;
+use crate::onnx::call::Call;
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
-use crate::ops::elementwise::Elementwise as E;
+use crate::ops::extension::top_k::TopK;
 use crate::ops::gather::GatherElements;
-use crate::ops::pad::Pad;
-use crate::ops::reverse::Reverse;
 use crate::shape::Descriptor;
-
-/// Maximum `K` for which each element is found by a search, with operators of its own. For more, the elements are
-/// sorted.
-const MAX_SEARCHES: u32 = 128;
-
-/// A search: a tensor, and which of its elements are not found yet.
-struct Search {
-    x: OperandId,
-    axis: u32,
-    largest: bool,
-    /// The index of every element along the axis.
-    all: OperandId,
-    /// The value that comes last in the order, in place of found elements.
-    worst: OperandId,
-    /// 1 for elements that are not found yet; `None` at the start.
-    left: Option<OperandId>,
-}
-
-impl Search {
-    /// The value and the index of the next element.
-    fn next(&mut self, call: &mut Call) -> Step<[OperandId; 2]> {
-        let Search { x, axis, largest, worst, .. } = *self;
-        let Some(left) = self.left else {
-            let place = arg_operand(call, x, largest, axis, true)?;
-            self.left = Some(call.emit(E::NotEqual, &[self.all, place])?);
-            return Ok([call.emit(GatherElements { axis }, &[x, place])?, place]);
-        };
-        let candidates = call.select(left, x, worst)?;
-        let place = arg_operand(call, candidates, largest, axis, true)?;
-        let value = call.emit(GatherElements { axis }, &[candidates, place])?;
-        // If only worst values remain, they cannot be told from found elements.
-        let is_better = call.emit(E::NotEqual, &[value, worst])?;
-        let first_left = arg_operand(call, left, true, axis, true)?;
-        let place = call.select(is_better, place, first_left)?;
-        let others = call.emit(E::NotEqual, &[self.all, place])?;
-        self.left = Some(call.emit(E::LogicalAnd, &[left, others])?);
-        Ok([value, place])
-    }
-}
-
-/// Which elements come first, and the number that comes last.
-struct Order {
-    largest: bool,
-    worst: Number,
-}
-
-/// A network of comparisons that moves the first elements of the order to the front: bitonic sorting, by operators that
-/// each work on all elements. `[keys, places]` have shape `[outer, count, inner]`; `count` is a power of two.
-struct Network {
-    largest: bool,
-    line: [OperandId; 2],
-}
-
-impl Network {
-    /// Compares elements between the two halves of every `2 * distance` neighbors, and moves the one that comes first
-    /// in the order to the first half. If `mirrored`, the first of a half meets the last of the other. `halve` drops
-    /// the second halves.
-    fn compare(&mut self, call: &mut Call, distance: u32, mirrored: bool, halve: bool) -> Step<()> {
-        let mut halves = [[self.line[0]; 2]; 2];
-        for (operand, halves) in self.line.into_iter().zip(&mut halves) {
-            let [outer, count, inner] = call.dims(operand, "the input")?;
-            let blocks = call.reshape(operand, &[outer, count / (2 * distance), Dim::from(2 * distance), inner])?;
-            let [first, second] = call.split(blocks, &[distance; 2], 2)?[..] else { unreachable!("two halves") };
-            let turned = mirrored && distance > 1;
-            *halves = [first, if turned { call.emit(Reverse { axes: Some(vec![2]) }, &[second])? } else { second }];
-        }
-        let [keys, places] = halves;
-        // Equal elements are ordered by their places: no two elements are the same.
-        let is_better = call.emit(if self.largest { E::Greater } else { E::Lesser }, &keys)?;
-        let is_equal = call.emit(E::Equal, &keys)?;
-        let is_before = call.emit(E::Lesser, &places)?;
-        let is_before = call.emit(E::LogicalAnd, &[is_equal, is_before])?;
-        let stays = call.emit(E::LogicalOr, &[is_better, is_before])?;
-        for (operand, [first, second]) in self.line.iter_mut().zip(halves) {
-            let mut chosen = call.select(stays, first, second)?;
-            if !halve {
-                let other = call.select(stays, second, first)?;
-                chosen = call.concat(&[chosen, other], 2)?;
-            }
-            let [outer, blocks, size, inner] = call.dims(chosen, "the input")?;
-            *operand = call.reshape(chosen, &[outer, blocks * size, inner])?;
-        }
-        Ok(())
-    }
-
-    /// Merges every two sorted runs of `size` elements into one of twice the size, or, if `halve`, into the first
-    /// `size` of them.
-    fn join(&mut self, call: &mut Call, size: u32, halve: bool) -> Step<()> {
-        self.compare(call, size, true, halve)?;
-        let mut distance = size / 2;
-        while distance > 0 {
-            self.compare(call, distance, false, false)?;
-            distance /= 2;
-        }
-        Ok(())
-    }
-}
-
-/// The smallest power of two not below `count`; records the sizes for which it is the result.
-fn next_power_of_two(count: Dim) -> u32 {
-    let power = (count.shown() as u32).next_power_of_two();
-    let holds = count <= power && count * 2 > power;
-    debug_assert!(holds || power == 1);
-    power
-}
-
-/// The indices of the first `k` elements of `x` along `axis`.
-fn sorted(call: &mut Call, x: OperandId, axis: usize, order: Order, k: Dim) -> Step<OperandId> {
-    let Order { largest, worst } = order;
-    let shape = call.shape(x);
-    let count = shape[axis];
-    let [outer, inner] = [&shape[..axis], &shape[axis + 1..]].map(|sizes| sizes.iter().copied().product::<Dim>());
-    let [width, all] = [k, count].map(next_power_of_two);
-    let mut keys = call.reshape(x, &[outer, count, inner])?;
-    if call.dtype(x).is_float() {
-        // As in a search, NaN comes before every number.
-        let best = call.scalar_like(x, if largest { f64::INFINITY } else { f64::NEG_INFINITY })?;
-        let is_nan = call.emit(E::IsNaN, &[keys])?;
-        keys = call.select(is_nan, best, keys)?;
-    }
-    if count < all {
-        let (beginning, ending) = (vec![Dim::ZERO; 3], vec![Dim::ZERO, Dim::from(all) - count, Dim::ZERO]);
-        keys = call.emit(Pad { beginning, ending, value: worst, ..Default::default() }, &[keys])?;
-    }
-    // Padding comes last because of its places.
-    let places = places(call, DataType::Int32, all, 1, 3)?;
-    let mut network = Network { largest, line: [keys, places] };
-    let mut size = 1;
-    while size < width {
-        network.join(call, size, false)?;
-        size *= 2;
-    }
-    let mut left = all;
-    while left > width {
-        network.join(call, width, true)?;
-        left /= 2;
-    }
-    let found = call.slice_axis(network.line[1], 1, 0u32, k)?;
-    let found = call.cast(found, DataType::Int64)?;
-    call.reshape(found, &[&shape[..axis], &[k], &shape[axis + 1..]].concat())
-}
 
 /// `K` is an attribute before opset 10, a constant since then.
 fn top_k(call: &mut Call) -> Outcome {
@@ -176,29 +30,9 @@ fn top_k(call: &mut Call) -> Outcome {
     }
     let x = call.input(0)?;
     let largest = call.int_or("largest", 1) != 0;
-    let worst = match (call.dtype(x).integer_range(), largest) {
-        (Some((min, _)), true) => Number::Int(min),
-        (Some((_, max)), false) => Number::Int(max),
-        (None, true) => Number::Float(f64::NEG_INFINITY),
-        (None, false) => Number::Float(f64::INFINITY),
-    };
-    // A search per element requires a known number.
-    if !k.is_number() || k > MAX_SEARCHES {
-        let found = sorted(call, x, axis as usize, Order { largest, worst }, k)?;
-        let values = call.emit(GatherElements { axis }, &[x, found])?;
-        return Ok([values, found].map(Value::Tensor).to_vec());
-    }
-    let worst = call.scalar(call.dtype(x), worst)?;
-    let all = places(call, DataType::Int64, size, axis as usize, call.rank(x))?;
-    let mut search = Search { x, axis, largest, all, worst, left: None };
-    let (mut values, mut found) = (Vec::new(), Vec::new());
-    for _ in 0..k.get() {
-        let [value, place] = search.next(call)?;
-        values.push(value);
-        found.push(place);
-    }
-    let (values, found) = (call.concat(&values, axis)?, call.concat(&found, axis)?);
-    Ok([values, found].map(Value::Tensor).to_vec())
+    let places = call.emit(TopK { axis, count: k, largest }, &[x])?;
+    let values = call.emit(GatherElements { axis }, &[x, places])?;
+    Ok([values, places].map(Value::Tensor).to_vec())
 }
 
 /// The operators of this family.
@@ -214,13 +48,6 @@ mod tests {
     use crate::shape::Descriptor;
     use crate::testing::Random;
     use std::collections::HashMap;
-
-    #[test]
-    fn one_element_needs_one_search() {
-        let graph = TestGraph::default().input("x", Float, &["2", "5"]).ints("k", &[1]);
-        let text = graph.node("TopK", "x k", "values indices", vec![]).output("values").output("indices").text(11);
-        assert_eq!(text.matches("argMax").count(), 1, "{text}");
-    }
 
     #[test]
     fn k_is_at_most_the_size_of_the_dimension() {
