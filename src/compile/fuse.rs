@@ -39,7 +39,7 @@ pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
             graph.nodes[index].absorb(origins);
         }
         places[index] = Some(last);
-        // Epilogues of products that sum in float16 round only at the end; others round float16 values as if they were
+        // Epilogues of products with float16 results round only at the end; others round float16 values as if they were
         // stored.
         let unrounded = graph.descriptor(outputs[0]).dtype == DataType::Float16;
         let node = &mut graph.nodes[index];

@@ -3,8 +3,10 @@
 //! and attention, and constants, which products pack as they are. Casts connect both; they fuse with other element-wise
 //! operators.
 //!
-//! Results are at least as accurate: they are rounded to float16 once, at the end, and where the graph casts.
+//! Results are at least as accurate: they are rounded to float16 where the graph casts, and where an operator that stays
+//! float16 or an output reads them.
 
+use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Constant, Graph, Node, Prologue, Source, Storage, ValueId, Widened};
@@ -144,13 +146,19 @@ impl Rewrite<'_> {
             .filter(|&index| is_right(&node.op, index))
             .filter_map(|index| node.inputs[index])
             .collect();
-        let elements = |id: ValueId| self.graph.descriptor(id).elements();
-        let others = node.inputs.iter().flatten().filter(|id| !right.contains(id)).chain(&node.outputs);
-        let most = others.map(|&id| elements(id)).max().unwrap_or(0);
-        let is_kept = |&id: &ValueId| self.caches.get(id.index()).is_some_and(Option::is_some) || elements(id) > most;
         // Both of an attention have the same type.
-        right.iter().all(|id| self.is_half(*id) && !self.wide.contains_key(id) && !self.is_constant(*id))
-            && right.iter().any(is_kept)
+        let is_stored = |&id: &ValueId| self.is_half(id) && !self.wide.contains_key(&id) && !self.is_constant(id);
+        if right.is_empty() || !right.iter().all(is_stored) {
+            return false;
+        }
+        let is_cache = |id: &ValueId| self.caches.get(id.index()).is_some_and(Option::is_some);
+        // Comparing free sizes makes the graph valid for others of the same order only.
+        let count = |id: &ValueId| self.graph.descriptor(*id).count();
+        right.iter().any(is_cache) || {
+            let others = node.inputs.iter().flatten().filter(|id| !right.contains(id)).chain(&node.outputs);
+            let most = others.map(count).fold(Dim::ZERO, |most: Dim, next| most.max(next));
+            right.iter().any(|id| count(id) > most)
+        }
     }
 
     /// Appends a node that computes in float32.

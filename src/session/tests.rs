@@ -6,7 +6,7 @@ use crate::dtype::DataType;
 use crate::error::ErrorKind;
 use crate::memory::{bytes_of, elements};
 use crate::onnx::file::Files;
-use crate::onnx::tensor::ElementType::{self, Float};
+use crate::onnx::tensor::ElementType::{self, Float, Float16};
 use crate::onnx::testing::{Attr, TestGraph};
 use crate::runtime::{Tensor, Wish};
 use std::sync::mpsc::channel;
@@ -625,4 +625,24 @@ fn lengths_share_a_template() {
     }
     // Lengths equal to another size of the model, like the number of heads, lead to other decisions.
     assert!(session.templates.count() <= 4, "{} templates", session.templates.count());
+}
+
+#[test]
+fn sizes_of_float16_operands_share_templates() {
+    let graph = TestGraph::default()
+        .input("x", Float16, &["rows", "8"])
+        .input("w", Float16, &["8", "columns"])
+        .node("Relu", "x", "positive", vec![])
+        .node("MatMul", "positive w", "product", vec![])
+        .node("Softmax", "product", "y", vec![])
+        .output("y");
+    let session = session(graph, SessionOptions::default());
+    for rows in 2..=40u32 {
+        let shapes =
+            [("x", vec![rows, 8]), ("w", vec![8, 2 * rows + 1])].map(|(name, shape)| (name.to_string(), shape));
+        let shapes = session.signature().shapes_of_names("compile", &BTreeMap::from(shapes)).unwrap();
+        finished(|done| session.compile(shapes, Arc::default(), done)).unwrap();
+    }
+    // Whether the right operand is the largest decides.
+    assert!(session.templates.count() <= 6, "{} templates", session.templates.count());
 }

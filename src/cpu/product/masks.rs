@@ -37,7 +37,8 @@ pub enum Mask<'a> {
 /// smaller.
 pub const OUT_OF_SIGHT: f32 = 1e30;
 
-/// [`OUT_OF_SIGHT`] for scores that the graph computes in float16: the largest number of that type.
+/// [`OUT_OF_SIGHT`] for keys that are stored as float16, as are the masks of such models: the largest number of that
+/// type.
 pub const OUT_OF_SIGHT_HALF: f32 = 65504.0;
 
 impl Mask<'_> {

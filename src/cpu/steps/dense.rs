@@ -168,8 +168,14 @@ impl Run for DenseStep {
         let (registers, scratch) = scratch.split_at_mut(epilogue.scratch_len(threads));
         epilogue.with_tail(env, io, registers, |tail| match &*self.dense {
             Dense::Matmul(step) => step.run(env.isa, beside, (left, right, addend), tail, out, scratch),
-            Dense::Conv2d(step) => step.run(env, [left, filter], addend, tail, out, scratch),
-            Dense::ConvTranspose2d(step) => step.run(env, [left, filter], addend, tail, out, scratch),
+            Dense::Conv2d(step) => {
+                step.run(env, [left, filter], addend, tail, out, scratch);
+                beside.pass();
+            }
+            Dense::ConvTranspose2d(step) => {
+                step.run(env, [left, filter], addend, tail, out, scratch);
+                beside.pass();
+            }
         });
     }
 
