@@ -63,7 +63,7 @@ await entry(async () => {
     times.forEach((ms, index) => ratios[index].push(ms / times[levels.length - 1]));
     rows.push([name, ...times.map((ms, index) => `${ms.toPrecision(3)} (${ratios[index].at(-1)?.toFixed(2)})`)]);
   }
-  rows.push(['geometric mean', ...ratios.map((all) => `(${geometricMean(all).toFixed(2)})`)]);
+  rows.push(['geometric mean', ...ratios.map((all) => `(${/** @type {number} */ (geometricMean(all)).toFixed(2)})`)]);
   const output = new Output();
   output.heading(`Milliseconds of a run, best of ${rounds}; in parentheses, relative to ${levels.at(-1)}`);
   output.table(['model', ...levels], rows);

@@ -345,19 +345,25 @@ mod tests {
     fn large_right_operands_stay() {
         let text = "%0 = input q float16 [2, 8]
              %1 = input k float16 [8, 4]
-             %2 = input v float16 [4, 2]
-             %3 = matmul %0 %1
-             %4 = matmul %3 %2
-             output y = %4";
+             %2 = input p float16 [2, 8]
+             %3 = input v float16 [8, 2]
+             %4 = matmul %0 %1
+             %5 = matmul %2 %3
+             output y = %4
+             output z = %5";
         let expected = "%0 = input q float16 [2, 8]
              %1 = input k float16 [8, 4]
-             %2 = input v float16 [4, 2]
-             %3 = cast %0
-             %4 = matmul %3 %1 prologue=b:[cast(r0)]
-             %5 = cast %2
-             %6 = matmul %4 %5
-             %7 = cast %6 dataType=float16
-             output y = %7";
+             %2 = input p float16 [2, 8]
+             %3 = input v float16 [8, 2]
+             %4 = cast %0
+             %5 = matmul %4 %1 prologue=b:[cast(r0)]
+             %6 = cast %2
+             %7 = cast %3
+             %8 = matmul %6 %7
+             %9 = cast %5 dataType=float16
+             %10 = cast %8 dataType=float16
+             output y = %9
+             output z = %10";
         assert_eq!(after(text), lines(expected));
     }
 
