@@ -3,7 +3,8 @@
 
 use crate::compile::{Passes, optimize};
 use crate::cpu::arena::Arena;
-use crate::cpu::plan::{Plan, PlanOptions, evaluate};
+use crate::cpu::evaluate::evaluate;
+use crate::cpu::plan::{Plan, PlanOptions};
 use crate::cpu::schedule::pool::Threads;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;

@@ -80,7 +80,7 @@ export const x = (...shape) => feed('float32', shape);
 /** Weights of float32. @param {number[]} shape */
 export const w = (...shape) => weight('float32', shape);
 
-/** Weights of which all have one value. @param {string} dataType @param {number} value @param {number[]} [shape] */
+/** Weights that all have the same value. @param {string} dataType @param {number} value @param {number[]} [shape] */
 export const filled = (dataType, value, shape = []) => weight(dataType, shape, (_, count) => Array.from({ length: count }, () => value));
 
 /** A vector of int64. @param {number[]} values */
@@ -169,7 +169,7 @@ class ModelWriter {
   weights = [];
   /** @type {Record<string, import('../../packages/cli/lib/types.mjs').Tensor>} */
   feeds = {};
-  /** Names of what is written. @type {Map<Data | Inner, string[]>} */
+  /** The names of the tensors written so far. @type {Map<Data | Inner, string[]>} */
   #names = new Map();
   #title;
 

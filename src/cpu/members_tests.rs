@@ -1,8 +1,9 @@
 //! Products of one left operand in one step.
 
 use super::arena::Arena;
+use super::evaluate::evaluate;
 use super::memory::Bound;
-use super::plan::{Plan, PlanOptions, TARGET, evaluate};
+use super::plan::{Plan, PlanOptions, TARGET};
 use super::schedule::partition::CALLS;
 use super::schedule::pool::{SECTIONS, Threads};
 use super::simd::Isa;

@@ -2,6 +2,7 @@
 
 pub mod arena;
 pub mod costs;
+pub mod evaluate;
 pub mod kernels;
 #[cfg(test)]
 mod large_tests;

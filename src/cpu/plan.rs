@@ -1,16 +1,17 @@
 //! A compiled graph on the CPU: a flat list of steps, a memory plan, and the constants that the steps read.
 
+use super::evaluate::evaluate;
 use super::lower::{Lowered, lower, resize};
 use super::members::{Member, Members};
-use super::memory::{Bound, Memory, Regions, StepPlaces, run_once};
+use super::memory::{Bound, Memory, Regions, StepPlaces};
 use super::readers::Readers;
 use super::steps::{Env, Run};
 use super::weights::resident;
 use crate::compile::memory::{MemoryPlan, Place, Space};
-use crate::compile::{Granularity, Passes, Reads, Target, is_settled, unpack, widen_halves};
+use crate::compile::{Granularity, Passes, Reads, Target, unpack, widen_halves};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::Result;
-use crate::ir::{Changes, Filling, Graph, Growing, Node, Source, ValueId};
+use crate::ir::{Changes, Filling, Graph, Growing, ValueId};
 use crate::memory::{ALIGNMENT, Buffer};
 use crate::observe::{Observer, Unobserved};
 use crate::ops::{Api, Fusion, Op, Operation};
@@ -468,46 +469,6 @@ impl PlannedStep {
     }
 }
 
-/// The bytes of the outputs of `node`; all its operands are constants.
-///
-/// # Errors
-/// An `UnknownError` if there is not enough memory, an `OperationError` if a mapped constant cannot be read.
-pub fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
-    if is_settled(graph, node) {
-        return evaluate_settled(graph, node, env);
-    }
-    let mut own = graph.alone(node);
-    widen_halves(&mut own)?;
-    let mut outputs = Vec::new();
-    for node in std::mem::take(&mut own.nodes) {
-        for (id, bytes) in node.outputs.iter().zip(evaluate_settled(&own, &node, env)?) {
-            match own.outputs.iter().any(|(_, output)| output == id) {
-                true => outputs.push((*id, bytes)),
-                false => own.values[id.index()].source = Source::Constant(bytes.into()),
-            }
-        }
-    }
-    outputs.sort_unstable_by_key(|(id, _)| own.outputs.iter().position(|(_, output)| output == id));
-    Ok(outputs.into_iter().map(|(_, bytes)| bytes).collect())
-}
-
-fn evaluate_settled(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
-    let lowered = lower(graph, node, None, env, false)?;
-    // Packed operands are not read again.
-    let operand = |(index, id): (usize, Option<ValueId>)| {
-        let id = id.filter(|_| !lowered.packed.contains(&index));
-        id.map(|id| graph.value(id).constant().expect("operands are constants").buffer()).transpose()
-    };
-    let others = node.epilogue.operands.iter().map(|id| Some(*id));
-    let inputs = node.inputs.iter().copied().chain(others).enumerate().map(operand).collect::<Result<Vec<_>>>()?;
-    let inputs: Vec<Option<&Buffer>> = inputs.iter().map(Option::as_deref).collect();
-    let mut outputs =
-        node.outputs.iter().map(|&id| Buffer::zeroed(graph.descriptor(id).bytes())).collect::<Result<Vec<_>>>()?;
-    let mut scratch = Buffer::zeroed(lowered.step.scratch_bytes(env.threads.count()))?;
-    run_once(&inputs, &mut outputs, &mut scratch, |io| lowered.step.run(env, io));
-    Ok(outputs)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -515,7 +476,7 @@ mod tests {
     use crate::cpu::schedule::partition::CALLS;
     use crate::cpu::schedule::pool::Threads;
     use crate::cpu::simd::Isa;
-    use crate::ir::{Constant, parse};
+    use crate::ir::{Constant, Node, parse};
     use crate::memory::counting::heap_of;
 
     /// Keeps the layout of images: every step then belongs to an operator of the graph.

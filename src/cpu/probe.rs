@@ -1,7 +1,8 @@
 //! Products of any sizes, strides and formats, chosen by bytes, against the oracle: for tests with arbitrary input.
 
 use super::arena::Arena;
-use super::plan::{Plan, PlanOptions, TARGET, evaluate};
+use super::evaluate::evaluate;
+use super::plan::{Plan, PlanOptions, TARGET};
 use super::schedule::pool::Threads;
 use super::simd::Isa;
 use super::steps::Env;

@@ -50,6 +50,11 @@ impl Builder {
         Builder { graph: Graph::default(), names: HashSet::new(), max_tensor_bytes, has_extensions: true }
     }
 
+    /// An empty builder for the same device.
+    pub fn like(other: &Builder) -> Builder {
+        Builder::with_limit(other.max_tensor_bytes).with_extensions(other.has_extensions)
+    }
+
     /// Says whether the device has kernels for operators that the API lacks.
     pub fn with_extensions(self, has_extensions: bool) -> Builder {
         Builder { has_extensions, ..self }

@@ -132,7 +132,7 @@ fn shapes_within(
 ) -> Vec<Option<Descriptor>> {
     let Outlined { model, nodes, place, wanted, stop } = *outlined;
     let mut shapes_for = |size: u32| -> Vec<Option<Descriptor>> {
-        let mut own = Builder::with_limit(builder.max_tensor_bytes()).with_extensions(builder.has_extensions());
+        let mut own = Builder::like(builder);
         let known = values.iter().filter_map(|(&id, value)| Some((id, stand_in(&mut own, builder, value, size)?)));
         let known: ByName<Value> = known.collect();
         let start = Start { stop: stop.clone(), ..Start::default() };

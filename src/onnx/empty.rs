@@ -60,8 +60,7 @@ impl Importer<'_> {
             return None;
         }
         let outputs_for = |size: u32| -> Option<Vec<Option<Descriptor>>> {
-            let mut builder =
-                Builder::with_limit(self.builder.max_tensor_bytes()).with_extensions(self.builder.has_extensions());
+            let mut builder = Builder::like(self.builder);
             let inputs = inputs.iter().map(|input| match input {
                 Some(input) => stand_in(&mut builder, self.builder, input, size).map(Some),
                 None => Some(None),

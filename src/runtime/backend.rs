@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::gpu;
 use crate::gpu::device::Device;
 use crate::gpu::tensor::DeviceTensor;
-use crate::ir::{Graph, Growing, Node, Stencil};
+use crate::ir::{Builder, Graph, Growing, Node, Stencil};
 use crate::memory::Buffer;
 use crate::observe::{Stopwatch, Unobserved};
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES, MAX_VALUE_BYTES};
@@ -46,17 +46,18 @@ impl Backend {
         }
     }
 
-    /// Maximum size in bytes of a value that never leaves a graph.
-    pub fn max_value_bytes(&self) -> u64 {
-        match self {
-            Backend::Cpu => MAX_VALUE_BYTES,
-            Backend::Gpu(_) => self.max_tensor_bytes(),
-        }
-    }
-
     /// Whether it has kernels for operators that the API lacks.
     pub fn has_extensions(&self) -> bool {
         matches!(self, Backend::Cpu)
+    }
+
+    /// An empty builder of graphs whose values may be as large as those that never leave a graph.
+    pub fn builder(&self) -> Builder {
+        let max_value_bytes = match self {
+            Backend::Cpu => MAX_VALUE_BYTES,
+            Backend::Gpu(_) => self.max_tensor_bytes(),
+        };
+        Builder::with_limit(max_value_bytes).with_extensions(self.has_extensions())
     }
 
     /// Contents of `bytes` zero bytes.
@@ -81,7 +82,7 @@ impl Backend {
             Backend::Gpu(_) => &gpu::plan::TARGET,
         };
         // The CPU folds constants for both backends.
-        let evaluate = |graph: &Graph, node: &Node| cpu::plan::evaluate(graph, node, env);
+        let evaluate = |graph: &Graph, node: &Node| cpu::evaluate::evaluate(graph, node, env);
         let origin = Origin::optimize(&mut graph, target, settings.passes, &evaluate)?;
         Ok(Optimized { graph, origin })
     }

@@ -15,7 +15,7 @@ use crate::gpu::adapter::{self, Choice, WebGpuAdapter};
 use crate::gpu::device::Device;
 use crate::gpu::exit::enter;
 use crate::gpu::loss::Listener;
-use crate::ir::{Graph, Growing, Stencil};
+use crate::ir::{Builder, Graph, Growing, Stencil};
 use crate::memory::Buffer;
 use crate::observe::Stopwatch;
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES, MAX_VALUE_BYTES};
@@ -169,9 +169,9 @@ impl Context {
         self.backend().map_or(MAX_TENSOR_BYTES, |backend| backend.max_tensor_bytes())
     }
 
-    /// Maximum size in bytes of a value that never leaves a graph.
-    pub fn max_value_bytes(&self) -> u64 {
-        self.backend().map_or(MAX_VALUE_BYTES, |backend| backend.max_value_bytes())
+    /// An empty builder of graphs whose values may be as large as those that never leave a graph.
+    pub fn builder(&self) -> Builder {
+        self.backend().map_or_else(|| Builder::with_limit(MAX_VALUE_BYTES), |backend| backend.builder())
     }
 
     /// Whether its processor has kernels for operators that the API lacks.

@@ -231,7 +231,7 @@ pub struct Session {
 
 /// A builder, and a request for trials in it of a model with these options, without sizes.
 fn trial(context: &Context, options: &SessionOptions) -> (Builder, Request) {
-    let mut builder = Builder::with_limit(context.max_value_bytes()).with_extensions(context.has_extensions());
+    let mut builder = context.builder();
     let request = Request {
         free_dimensions: options.free_dimensions.clone(),
         bindings: bind_constants(&mut builder, options),

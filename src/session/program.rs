@@ -564,8 +564,7 @@ fn import_stage(
     (known, dims): (&Known, &[Dim]),
     values: &Values,
 ) -> Result<(Recorded, Vec<NameId>)> {
-    let mut builder =
-        Builder::with_limit(run.site.backend.max_value_bytes()).with_extensions(run.site.backend.has_extensions());
+    let mut builder = run.site.backend.builder();
     let mut earlier = Earlier { given: known.values(&mut builder, dims)?, values, read: Vec::new() };
     let (outputs, rest) = import_part(part, &mut builder, &mut earlier).map_err(of_model)?;
     Ok((Recorded { builder, inputs: Vec::new(), outputs, rest: Some(rest) }, earlier.read))

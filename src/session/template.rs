@@ -309,8 +309,7 @@ impl Session {
         dims: &[Dim],
     ) -> Result<Recorded> {
         let (inputs, options) = (&self.signature.inputs, &self.options);
-        let mut builder =
-            Builder::with_limit(site.backend.max_value_bytes()).with_extensions(site.backend.has_extensions());
+        let mut builder = site.backend.builder();
         let mut bindings = bind_constants(&mut builder, options);
         let known = match decided {
             None => Vec::new(),

@@ -109,7 +109,7 @@ ranked_in_words! {
 
 /// Finds the first elements of a line. Without room for all of them, those found so far are thinned out whenever the
 /// room is full; from then on, few elements are early enough to be added.
-pub struct TopK<'a, T: Ranked> {
+pub struct Select<'a, T: Ranked> {
     /// The elements, `stride` apart.
     pub x: &'a [T],
     /// The distance of elements.
@@ -124,11 +124,11 @@ pub struct TopK<'a, T: Ranked> {
     pub entries: &'a mut [T::Entry],
 }
 
-impl<T: Ranked> Kernel for TopK<'_, T> {
+impl<T: Ranked> Kernel for Select<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let TopK { x, stride, len, count, largest, entries } = self;
+        let Select { x, stride, len, count, largest, entries } = self;
         assert!(count <= len && entries.len() > count.min(len - 1));
         let (mut found, mut last) = (0, None);
         let mut ranks = [T::Rank::default(); CHUNK];

@@ -160,8 +160,8 @@ impl Together<'_> {
 }
 
 impl Neighbor<'_> {
-    /// Computes these rows and columns, of which the products before have the first ones. In the order in which the
-    /// products were made: their weights often lie one behind the other, and are prefetched beyond their end.
+    /// Computes these rows and columns; the first columns may belong to the products before. Products are computed in the
+    /// order in which they were added: the weights of the next one often follow in memory, and are then prefetched.
     fn compute(&self, batch: usize, rows: &Range<usize>, cols: &Range<usize>) {
         let (own, part) = (&self.cols, cols.start.max(self.cols.start)..cols.end.min(self.cols.end));
         if let Some(before) = self.before.filter(|_| cols.start < own.start) {

@@ -2,11 +2,11 @@
 
 use super::cumulative_sum::around_axis;
 use super::{Env, Run};
-use crate::cpu::kernels::top_k::{Ranked, TopK};
+use crate::cpu::kernels::top_k::{Ranked, Select};
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::{PerThread, for_each_chunk_with, for_each_column_block};
 use crate::dtype::DataType;
-use crate::ops::extension;
+use crate::ops::extension::top_k::TopK;
 use crate::shape::Descriptor;
 use crate::with_element;
 
@@ -27,7 +27,7 @@ pub struct TopKStep {
 
 impl TopKStep {
     /// Creates the search `op` in an operand `input`.
-    pub fn new(op: &extension::top_k::TopK, input: &Descriptor) -> TopKStep {
+    pub fn new(op: &TopK, input: &Descriptor) -> TopKStep {
         let sizes = around_axis(&input.sizes(), op.axis as usize);
         TopKStep { dtype: input.dtype, sizes, count: op.count.get() as usize, largest: op.largest }
     }
@@ -43,7 +43,7 @@ impl TopKStep {
         let search = |start: usize, scratch: &mut [u64], put: &mut dyn FnMut(usize, i64)| {
             let entries = &mut T::entries(scratch)[..self.room()];
             let TopKStep { count, largest, .. } = *self;
-            env.isa.run(TopK { x: &x[start..], stride, len, count, largest, entries: &mut *entries });
+            env.isa.run(Select { x: &x[start..], stride, len, count, largest, entries: &mut *entries });
             entries[..count].iter().enumerate().for_each(|(at, &entry)| put(at, T::parts(entry).1.into()));
         };
         if stride == 1 {
