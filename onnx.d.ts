@@ -214,7 +214,17 @@ export type OnnxFeed =
   | ArrayBufferView
   | ArrayBuffer
   | SharedArrayBuffer
-  | { data: ArrayBufferView | ArrayBuffer | SharedArrayBuffer; shape: readonly number[]; dataType?: OnnxDataType | undefined };
+  | {
+      data: ArrayBufferView | ArrayBuffer | SharedArrayBuffer;
+      shape: readonly number[];
+      dataType?: OnnxDataType | undefined;
+      /**
+       * Whether the call gives up the data, as `postMessage()` does with its list of transfers: their ArrayBuffer is
+       * detached when the call returns, also if the run fails, and large data are copied outside of the JavaScript
+       * thread. A SharedArrayBuffer stays with the caller.
+       */
+      transfer?: boolean | undefined;
+    };
 
 /** Data type and fixed shape of an input or output. */
 export interface OnnxDescriptor {
@@ -290,7 +300,7 @@ export class OnnxModel {
    * Runs the model, after compiling it for shapes that are new.
    *
    * @param feeds values of all inputs, by name, and of any of `optionalInputs`; in place of those of caches, `past`
-   *   with the group of an earlier run. Data are read during the call.
+   *   with the group of an earlier run. Data are read during the call, unless `transfer` gives them up.
    * @param fetches destinations of outputs, by name: an MLTensor, `'tensor'` for a new one in the model's context, or
    *   `null` to drop the output
    * @returns by name, the MLTensor of an output, or its data with type and shape. All belong to the caller. If there

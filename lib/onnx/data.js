@@ -9,7 +9,7 @@ const { conversionError, isObject } = require('../webidl.js');
 const { CONVERTED } = require('./converted.js');
 const { codedError } = require('./errors.js');
 const { isUnchanged } = require('./unread.js');
-const { copyOf, toBufferSource } = require('./source.js');
+const { copyOf, toBufferSource, transfers } = require('./source.js');
 
 const { ArrayBuffer, Map, Uint8Array } = globalThis;
 
@@ -61,6 +61,7 @@ function feedName(name) {
  * @property {string} kind of the data, from `bufferSource`
  * @property {number[]} [shape]
  * @property {unknown} [dataType] from the caller
+ * @property {boolean} [transfer] whether the caller gives up the data
  */
 
 /**
@@ -123,7 +124,7 @@ function toFeedOfData(what, value, name, inputs) {
   if (ArrayBuffer.isView(value) || Array.isArray(value)) {
     return toData(what, value, name, inputs);
   }
-  const { data, shape, dataType } = value;
+  const { data, shape, dataType, transfer } = value;
   if (data === undefined) {
     return toBufferSource(value, what, FEEDS);
   }
@@ -137,6 +138,7 @@ function toFeedOfData(what, value, name, inputs) {
   const feed = /** @type {FeedOfData} */ (toData(what, data, name, inputs));
   feed.shape = requireNumbers([...shape], () => `${what}: shape`);
   feed.dataType = dataType;
+  feed.transfer = transfers(transfer, what);
   return feed;
 }
 

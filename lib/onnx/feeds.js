@@ -273,6 +273,12 @@ function inheritedNames(prototype) {
 /** How the native side calls feeds without a shape, and those that have the shape of the result that they are. */
 const [NO_SHAPE, OWN_SHAPE] = [-1, -2];
 
+/**
+ * How the native side reads data: copies them during the call; reads them in place in a run within the call; or, as the
+ * caller has given them up, also copies them later.
+ */
+const [COPIED, IN_PLACE, GIVEN_UP] = [0, 1, 2];
+
 /** Stands for the input of a group. */
 const SEVERAL = -1;
 
@@ -320,15 +326,16 @@ class FeedNumbers {
    *
    * @param {number} input its index
    * @param {import('./data.js').Feed} feed
+   * @param {number} access of the native side to the data: COPIED, IN_PLACE or GIVEN_UP
    */
-  addFeed(input, feed) {
+  addFeed(input, feed, access) {
     this.#push(input);
     if (isResult(feed)) {
       this.#push(placeOf(feed));
       this.#push(OWN_SHAPE);
       return;
     }
-    this.#push(0);
+    this.#push(access);
     if ('tensor' in feed || feed.shape === undefined) {
       this.#push(NO_SHAPE);
     } else {
@@ -349,4 +356,4 @@ class FeedNumbers {
   }
 }
 
-module.exports = { FeedNumbers, FeedReader, HeldGroup };
+module.exports = { COPIED, FeedNumbers, FeedReader, GIVEN_UP, HeldGroup, IN_PLACE };

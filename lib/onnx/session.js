@@ -8,13 +8,14 @@ const { Graph, createMLGraph } = require('../graph.js');
 const native = require('../native.js');
 const { feedName, nativeBytes, requireSameType, requireType } = require('./data.js');
 const { codedError, converting } = require('./errors.js');
-const { FeedNumbers, FeedReader, HeldGroup } = require('./feeds.js');
+const { bufferKind, bufferOf, bytesOf } = require('../webidl.js');
+const { COPIED, FeedNumbers, FeedReader, GIVEN_UP, HeldGroup, IN_PLACE } = require('./feeds.js');
 const { PAST, pastOf, presentOf } = require('./groups.js');
 const { ResultMaker } = require('./results.js');
-const { attachedBytes } = require('./source.js');
+const { attachedBytes, moved } = require('./source.js');
 const { holderOf, isResult, placeOf } = require('./unread.js');
 
-const { Map, Promise, Set, Uint32Array, WeakRef } = globalThis;
+const { Map, Promise, Set, Uint32Array, Uint8Array, WeakRef } = globalThis;
 
 /**
  * Maximum number of runs inside their calls before the event loop must turn. Each takes at most 0.25 ms; otherwise, the
@@ -348,13 +349,21 @@ class Session {
     const { names, values } = feeds;
     /** @type {import('../internal.js').NativeFeeds} */
     const fed = new Array(values.length);
+    /** @type {{index: number, bytes: Uint8Array}[]} */
+    const givenUp = [];
     const numbers = FeedNumbers.take();
     for (let index = 0; index < values.length; index++) {
       const part = parts[index];
       const value = values[index];
       if (typeof part === 'number') {
-        fed[index] = this.#toNative(part, /** @type {import('./data.js').Feed} */ (value));
-        numbers.addFeed(part, /** @type {import('./data.js').Feed} */ (value));
+        const feed = /** @type {import('./data.js').Feed} */ (value);
+        const native = this.#toNative(part, feed);
+        fed[index] = native;
+        const isGivenUp = !isResult(feed) && 'kind' in feed && feed.transfer === true;
+        if (isGivenUp) {
+          givenUp.push({ index, bytes: bytesOf(feed.data, feed.kind) });
+        }
+        numbers.addFeed(part, feed, accessTo(native, this.inputs[part].dataType, isGivenUp));
       } else if (part !== undefined) {
         const { held, coverage } = /** @type {InstanceType<typeof HeldGroup>} */ (value);
         requireUnread(names[index], !held.isAnyReleased(coverage.places));
@@ -371,6 +380,9 @@ class Session {
     }
     if (!isComplete || targets !== undefined) {
       native.checkNames(this.#handle, this.#namesOf(feeds), [...fetches.keys()]);
+    }
+    if (givenUp.length > 0) {
+      takeAway(givenUp, fed);
     }
     return { form: this, values: fed, numbers, targets };
   }
@@ -580,6 +592,49 @@ function requireUnread(name, isUnread) {
   if (!isUnread) {
     throw codedError('ERR_WEBNN_TYPE', `${feedName(name)} was read by a getter of another feed`);
   }
+}
+
+/** Size in bytes from which reading a feed in place saves time: smaller copies cost less than checking. */
+const MIN_IN_PLACE = 4096;
+
+/**
+ * The types of inputs that hold no indices. Another thread may write to an array while a run reads it in place, for
+ * example one that reads a file into it: other numbers are harmless, but an index must not change after it is checked.
+ */
+const WITHOUT_INDICES = new Set(['float32', 'float16', 'double', 'uint8', 'int8']);
+
+/**
+ * @param {import('../internal.js').NativeFeeds[number]} feed
+ * @param {string} dataType of the input
+ * @param {boolean} isGivenUp whether the caller has given up the data
+ * @returns {number} how the native side reads the feed
+ */
+function accessTo(feed, dataType, isGivenUp) {
+  const isLarge = feed instanceof Uint8Array && feed.byteLength >= MIN_IN_PLACE && WITHOUT_INDICES.has(dataType);
+  if (!isLarge || bufferKind(bufferOf(feed)) !== 'ArrayBuffer') {
+    return COPIED;
+  }
+  return isGivenUp ? GIVEN_UP : IN_PLACE;
+}
+
+/**
+ * Detaches data that the caller has given up; feeds that are views of them get views of the same bytes.
+ *
+ * @param {{index: number, bytes: Uint8Array}[]} givenUp
+ * @param {import('../internal.js').NativeFeeds} fed changed
+ * @throws {TypeError} if a buffer cannot be detached
+ */
+function takeAway(givenUp, fed) {
+  const areViews = givenUp.map(({ index, bytes }) => bufferOf(/** @type {Uint8Array} */ (fed[index])) === bufferOf(bytes));
+  const own = moved(
+    givenUp.map(({ bytes }) => bytes),
+    'run',
+  );
+  givenUp.forEach(({ index }, at) => {
+    if (areViews[at]) {
+      fed[index] = own[at];
+    }
+  });
 }
 
 module.exports = { Session };

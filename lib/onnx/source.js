@@ -152,6 +152,32 @@ function toModelSource(source, operation) {
 /**
  * Takes bytes away from the caller: their buffers are detached, except shared ones.
  *
+ * @param {Uint8Array[]} views
+ * @param {string} operation for messages
+ * @returns {Uint8Array[]} the same, in buffers that nobody else has
+ * @throws {TypeError} if a buffer cannot be transferred
+ */
+function moved(views, operation) {
+  const buffers = [...new Set(views.map(bufferOf))].filter((buffer) => bufferKind(buffer) === 'ArrayBuffer');
+  const message = `${operation}: transfer is true, but the bytes are in a buffer that cannot be transferred`;
+  /** @type {Uint8Array[]} */
+  let own;
+  try {
+    // Unlike `ArrayBuffer.prototype.transfer`, it leaves the pool of Node's small Buffers alone.
+    own = structuredClone(views, { transfer: /** @type {ArrayBuffer[]} */ (buffers) });
+  } catch (cause) {
+    throw new TypeError(message, { cause });
+  }
+  // Node 20 copies that pool.
+  if (buffers.some((buffer) => byteLengthOf(buffer, 'ArrayBuffer') > 0)) {
+    throw new TypeError(message);
+  }
+  return own;
+}
+
+/**
+ * Takes the bytes of a model away from the caller.
+ *
  * @param {string | Uint8Array} source from `toModelSource`
  * @param {import('../internal.js').ExternalFile[]} files
  * @param {string} operation for messages
@@ -161,22 +187,8 @@ function toModelSource(source, operation) {
  */
 function transferred(source, files, operation) {
   const views = [source, ...files.map((file) => file.source)].filter((one) => typeof one !== 'string');
-  const buffers = [...new Set(views.map(bufferOf))].filter((buffer) => bufferKind(buffer) === 'ArrayBuffer');
-  const message = `${operation}: transfer is true, but the bytes are in a buffer that cannot be transferred`;
-  /** @type {Uint8Array[]} */
-  let moved;
-  try {
-    // Unlike `ArrayBuffer.prototype.transfer`, it leaves the pool of Node's small Buffers alone.
-    moved = structuredClone(views, { transfer: /** @type {ArrayBuffer[]} */ (buffers) });
-  } catch (cause) {
-    throw new TypeError(message, { cause });
-  }
-  // Node 20 copies that pool.
-  if (buffers.some((buffer) => byteLengthOf(buffer, 'ArrayBuffer') > 0)) {
-    throw new TypeError(message);
-  }
   /** @type {Map<unknown, Uint8Array>} */
-  const own = new Map(views.map((view, index) => [view, moved[index]]));
+  const own = new Map(moved(views, operation).map((view, index) => [views[index], view]));
   return { source: own.get(source) ?? source, files: files.map((file) => ({ location: file.location, source: own.get(file.source) ?? file.source })) };
 }
 
@@ -322,6 +334,7 @@ module.exports = {
   externalFiles,
   freeDimensions,
   keptCounts,
+  moved,
   outputNames,
   strictness,
   toModelSource,

@@ -11,6 +11,7 @@ mod members;
 #[cfg(test)]
 mod members_tests;
 pub mod memory;
+mod pace;
 pub mod plan;
 pub mod probe;
 pub mod product;

@@ -4,6 +4,7 @@ use super::evaluate::evaluate;
 use super::lower::{Lowered, lower, resize};
 use super::members::{Member, Members};
 use super::memory::{Bound, Memory, Regions, StepPlaces};
+use super::pace::Pace;
 use super::readers::Readers;
 use super::steps::{Env, Run};
 use super::weights::resident;
@@ -17,6 +18,7 @@ use crate::observe::{Observer, Unobserved};
 use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::Descriptor;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Options for creating and running plans; the debug options are for tests.
 #[derive(Clone, Copy, Debug)]
@@ -74,8 +76,10 @@ pub struct Plan {
     /// For each value, the input that it starts with and shares memory with, if any.
     begins: Box<[Option<ValueId>]>,
     regions: Regions,
-    /// Whether the plan is worth waking the threads of the pool.
+    /// Whether the threads of the pool could help with a run.
     enters_pool: bool,
+    /// Whether they do.
+    pace: Pace,
     description: Arc<Description>,
 }
 
@@ -133,6 +137,7 @@ impl Plan {
             begins,
             regions: Regions::default(),
             enters_pool: false,
+            pace: Pace::default(),
             steps,
             step_of,
             memory,
@@ -270,6 +275,7 @@ impl Plan {
             }
         }
         self.enters_pool = enters_pool(graph, &self.steps, env);
+        self.pace = Pace::default();
     }
 
     /// Runs the passes on `graph` and lowers the result.
@@ -301,11 +307,6 @@ impl Plan {
     /// Whether an output starts with the input at `index` and shares its memory.
     pub fn is_cache(&self, index: usize) -> bool {
         self.caches[index]
-    }
-
-    /// Whether the plan is worth waking the threads of the pool.
-    pub fn enters_pool(&self) -> bool {
-        self.enters_pool
     }
 
     /// Bytes held by this plan: constants read in place, and packed constants. Memory shared by several of its steps
@@ -375,10 +376,16 @@ impl Plan {
                     observer.end_step();
                 }
             };
-            if self.enters_pool {
-                env.threads.install(run)
+            if self.enters_pool && env.threads.count() > 1 {
+                let (needs_help, start) = (self.pace.needs_help(), Instant::now());
+                if needs_help {
+                    env.threads.install(run)
+                } else {
+                    env.threads.alone(run)
+                }
+                self.pace.add(needs_help, start.elapsed());
             } else {
-                run()
+                run();
             }
             observer.end();
         })

@@ -53,6 +53,8 @@ enum Block {
     /// Pages of the system.
     #[cfg(target_os = "linux")]
     Pages { _pages: pages::LargePages },
+    /// Somebody else's.
+    Lent,
     /// Pages of a test, with an unreadable one after them.
     #[cfg(all(test, target_os = "linux"))]
     Guarded { _pages: guarded::GuardedPages },
@@ -133,6 +135,16 @@ impl Buffer {
                 target.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
             })
         }
+    }
+
+    /// The bytes themselves, which the caller keeps; `None` if they are not aligned for elements of every type.
+    ///
+    /// # Safety
+    /// The bytes must outlive the buffer, and nobody may write them meanwhile, also not through the buffer: the caller
+    /// keeps a second owner of its `Arc` while others have it.
+    pub unsafe fn lent(bytes: *const [u8]) -> Option<Buffer> {
+        let data = NonNull::new(bytes.cast_mut().cast::<u8>()).filter(|data| data.cast::<u64>().is_aligned())?;
+        Some(Buffer { data, block: Block::Lent, len: bytes.len() })
     }
 
     /// `len` bytes written by `fill`.
@@ -239,9 +251,8 @@ impl Default for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if self.len > 0 {
+        if self.len > 0 && !matches!(self.block, Block::Lent) {
             IN_USE.fetch_sub(self.len, Ordering::Relaxed);
-            #[cfg_attr(not(target_os = "linux"), expect(irrefutable_let_patterns, reason = "the only kind of block"))]
             if let Block::Allocated(block) = self.block {
                 let layout = block_layout(self.len).expect("it was allocated with this layout");
                 // SAFETY: `block` was allocated with exactly this layout.

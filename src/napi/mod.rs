@@ -5,6 +5,7 @@ mod account;
 mod completion;
 mod convert;
 mod dynamic;
+mod feeds;
 mod handle;
 mod held;
 mod onnx;

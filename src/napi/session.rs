@@ -2,10 +2,11 @@
 
 use super::account::Weight;
 use super::completion::{Collect, Environment, List, array_buffer, list, value};
-use super::convert::{coded, data_type_index, from_napi, from_value, invalid_state, thrown, type_error};
-use super::handle::{Handle, Owner, element_handle, external_of};
+use super::convert::{coded, data_type_index, from_napi, invalid_state, thrown, type_error};
+use super::feeds::{Fed, Lent, given_feeds, mismatch};
+use super::handle::{Handle, Owner, element_handle};
 use super::held::{HeldContents, HeldValues};
-use super::options::{OpenOptions, checked_sizes};
+use super::options::OpenOptions;
 use super::sources::{ExternalFile, Sources};
 use super::view::View;
 use super::warn::Warned;
@@ -14,7 +15,7 @@ use crate::description::{text, text_of};
 use crate::error::{Code, Error};
 use crate::memory::bytes_of;
 use crate::onnx::describe::interface;
-use crate::onnx::error::{quoted, shortened};
+use crate::onnx::error::shortened;
 use crate::onnx::stop::Stop;
 use crate::onnx::{Model, ModelError};
 use crate::runtime::{Done, Slot, Tensor, spawn};
@@ -247,107 +248,6 @@ pub fn check_names(session: &External<SessionHandle>, feeds: Vec<String>, fetche
 /// A result below this size in bytes is copied at once: creating a handle of its own would take as long.
 const MIN_HELD_BYTES: usize = 1 << 14;
 
-/// A feed whose data are not copied yet.
-enum Fed {
-    Data { view: View<'static>, bytes: usize },
-    Held(HeldContents),
-    Tensor(Arc<Tensor>),
-}
-
-impl Fed {
-    /// Converts `feed`; `place` is the index of a result among those that share a handle.
-    fn of(feed: &Unknown, place: usize, owner: &Arc<Owner>) -> Result<Fed> {
-        if let Some(held) = external_of::<HeldValues>(feed) {
-            return held.contents(place).map(Fed::Held);
-        }
-        if let Some(handle) = element_handle::<Tensor>(feed, owner) {
-            return Ok(Fed::Tensor(handle.shared().clone()));
-        }
-        let view: View = from_value(feed)?;
-        let bytes = view.len().map_err(thrown)?;
-        Ok(Fed::Data { view, bytes })
-    }
-
-    fn offer(&self, shape: Option<Vec<u32>>) -> Offer<'_> {
-        match self {
-            Fed::Data { bytes, .. } => Offer::Data { bytes: *bytes, shape },
-            Fed::Held(contents) => Offer::Data { bytes: contents.len(), shape },
-            Fed::Tensor(tensor) => Offer::Tensor(tensor),
-        }
-    }
-}
-
-/// The numbers that describe the feeds of a run, see [`given_feeds`].
-struct Numbers<'a>(std::slice::Iter<'a, f64>);
-
-impl Numbers<'_> {
-    fn next(&mut self) -> Result<f64> {
-        self.0.next().copied().ok_or_else(mismatch)
-    }
-
-    fn next_index(&mut self) -> Result<usize> {
-        self.next().map(|number| number as usize)
-    }
-
-    /// The next `count` sizes of a feed for the input `name`.
-    fn sizes(&mut self, count: usize, name: &str) -> Result<Vec<u32>> {
-        let (sizes, rest) = self.0.as_slice().split_at_checked(count).ok_or_else(mismatch)?;
-        self.0 = rest.iter();
-        checked_sizes(sizes, || format!("run: feed {}", quoted(name)))
-    }
-}
-
-/// Stands for the number of dimensions of a feed that has the shape of the result that it is.
-const OWN_SHAPE: f64 = -2.0;
-
-/// The feed of each input of `session`, and its shape, if it has one.
-///
-/// The elements of `feeds` are a view of the data, [`HeldValues`] or a tensor. For each, `numbers` has the index of the
-/// input, the index of the result in its [`HeldValues`], and the shape: the number of dimensions and their sizes, -1
-/// without a shape, or [`OWN_SHAPE`]. [`HeldValues`] with results for several inputs have -1 in place of the input, the
-/// number of these inputs, and their indices, each followed by that of the result.
-fn given_feeds(handle: &SessionHandle, feeds: &Array, numbers: &[f64]) -> Result<Vec<(Fed, Option<Vec<u32>>)>> {
-    let inputs = &handle.session.signature().inputs;
-    let mut given: Vec<Option<(Fed, Option<Vec<u32>>)>> = inputs.iter().map(|_| None).collect();
-    let mut numbers = Numbers(numbers.iter());
-    let mut put = |input: usize, feed| match given.get_mut(input) {
-        Some(none @ None) => {
-            *none = Some(feed);
-            Ok(())
-        }
-        _ => Err(mismatch()),
-    };
-    for at in 0..feeds.len() {
-        let feed = feeds.get_element::<Unknown>(at).map_err(from_napi)?;
-        let input = numbers.next()?;
-        if input < 0.0 {
-            let held = external_of::<HeldValues>(&feed).ok_or_else(mismatch)?;
-            for _ in 0..numbers.next_index()? {
-                let (input, place) = (numbers.next_index()?, numbers.next_index()?);
-                let contents = held.contents(place)?;
-                let shape = contents.shape();
-                put(input, (Fed::Held(contents), Some(shape)))?;
-            }
-            continue;
-        }
-        let input = input as usize;
-        let (place, rank) = (numbers.next_index()?, numbers.next()?);
-        let feed = Fed::of(&feed, place, &handle.owner)?;
-        let shape = match (&feed, rank) {
-            (Fed::Held(contents), OWN_SHAPE) => Some(contents.shape()),
-            (_, rank) if rank < 0.0 => None,
-            (_, rank) => Some(numbers.sizes(rank as usize, &inputs.get(input).ok_or_else(mismatch)?.name)?),
-        };
-        put(input, (feed, shape))?;
-    }
-    given.into_iter().collect::<Option<_>>().ok_or_else(mismatch)
-}
-
-/// The error for arguments that do not belong to the session: a defect of the facade.
-fn mismatch() -> napi::Error<String> {
-    type_error("the feeds and fetches do not match the session")
-}
-
 fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
     if let Some(handle) = element_handle::<Tensor>(fetch, owner) {
         return Ok(Target::Tensor(handle.shared().clone()));
@@ -362,13 +262,17 @@ fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
 
 /// Prepares a run of a session. `feeds` and `numbers` are those of [`given_feeds`]. `fetches` has, for each output, a
 /// tensor, null if it is not read, true for a new tensor, or undefined. `warn` takes the warning of
-/// [`SessionHandle::watch`].
-fn run_of(
+/// [`SessionHandle::watch`]. The run reads the feeds in `lent` in place.
+///
+/// # Safety
+/// No JavaScript may run until the run is dropped, or `lent` is [taken back](Lent::take_back).
+unsafe fn run_of(
     handle: &SessionHandle,
     feeds: &Array,
     numbers: &[f64],
     fetches: Option<&Array>,
     warn: Option<Function<String, ()>>,
+    lent: &mut Lent,
 ) -> Result<SessionRun> {
     let SessionHandle { session, owner, .. } = handle;
     let signature = session.signature();
@@ -377,7 +281,7 @@ fn run_of(
         return Err(mismatch());
     }
     let element = |array: &Array, at: usize| array.get_element::<Unknown>(at as u32).map_err(from_napi);
-    let (given, given_shapes): (Vec<_>, Vec<_>) = given_feeds(handle, feeds, numbers)?.into_iter().unzip();
+    let (given, given_shapes): (Vec<_>, Vec<_>) = given_feeds(session, owner, feeds, numbers)?.into_iter().unzip();
     let targets: Vec<Target> = match fetches {
         None => vec![Target::Read; outputs.len()],
         Some(all) => (0..outputs.len()).map(|at| target(&element(all, at)?, owner)).collect::<Result<_>>()?,
@@ -386,7 +290,10 @@ fn run_of(
     let offers: Vec<Offer> = given.iter().zip(given_shapes).map(|(given, shape)| given.offer(shape)).collect();
     let shapes = signature.shapes_of_feeds(&offers).map_err(coded)?;
     drop(offers);
-    let feeds = given.into_iter().zip(shapes.iter()).map(|(given, shape)| {
+    // The last JavaScript that runs.
+    handle.watch("run", &shapes, warn)?;
+    let mut later = Vec::new();
+    let feeds = given.into_iter().zip(shapes.iter()).enumerate().map(|(at, (given, shape))| {
         Ok(match given {
             Fed::Tensor(tensor) => Feed::Tensor(tensor),
             Fed::Held(HeldContents::Bytes { bytes, .. }) => Feed::Bytes(bytes),
@@ -397,15 +304,19 @@ fn run_of(
                     false => Feed::Bytes(Arc::new(cache.to_dense().map_err(coded)?)),
                 }
             }
-            Fed::Data { view, bytes, .. } => {
-                let buffer = session.pool().take(bytes);
-                Feed::Bytes(Arc::new(buffer.and_then(|buffer| view.copy_into(buffer)).map_err(coded)?))
+            Fed::Data(data) => {
+                // SAFETY: the caller's.
+                match unsafe { lent.lend(at, &data) }.map_err(coded)? {
+                    Some(feed) => feed,
+                    None => data.own(session, owner, |copy| later.push((at, copy)))?,
+                }
             }
         })
     });
     let feeds = feeds.collect::<Result<_>>()?;
-    handle.watch("run", &shapes, warn)?;
-    Ok(session.run(shapes, feeds, targets))
+    let mut run = session.run(shapes, feeds, targets);
+    later.into_iter().for_each(|(at, copy)| run.feed_later(at, copy));
+    Ok(run)
 }
 
 /// Runs a session; feeds, numbers, fetches and `warn` are those of [`run_of`]. Returns the values of [`results`], which
@@ -424,7 +335,9 @@ pub fn run_session(
     grouped: &[u32],
 ) -> Result<Option<List>> {
     let SessionHandle { session, owner, .. } = &**handle;
-    let mut run = run_of(handle, &feeds, numbers, fetches.as_ref(), warn)?;
+    let mut lent = Lent::new(may_run_here);
+    // SAFETY: no JavaScript runs until this function returns, and the run that outlives it takes everything back.
+    let mut run = unsafe { run_of(handle, &feeds, numbers, fetches.as_ref(), warn, &mut lent)? };
     if may_run_here {
         run = match run.run_here() {
             Ok(values) => {
@@ -433,6 +346,7 @@ pub fn run_session(
             }
             Err(run) => run,
         };
+        lent.take_back(session, owner, &mut run)?;
     }
     let (values, results) = results_later(owner, session, grouped);
     run.enqueue(values, owner.environment.deliver(&env, id, results));
@@ -453,7 +367,8 @@ pub fn profile_session(
     grouped: &[u32],
 ) -> Result<()> {
     let SessionHandle { session, owner, .. } = &**handle;
-    let run = run_of(handle, &feeds, numbers, fetches.as_ref(), warn)?;
+    // SAFETY: nothing is lent.
+    let run = unsafe { run_of(handle, &feeds, numbers, fetches.as_ref(), warn, &mut Lent::new(false))? };
     let (values, results) = results_later(owner, session, grouped);
     let timings = Arc::new(Slot::<String>::default());
     let taken = timings.clone();
@@ -483,7 +398,7 @@ fn results_later(
 fn require_distinct(feeds: &[Fed], targets: &[Target]) -> Result<()> {
     let feeds = feeds.iter().filter_map(|feed| match feed {
         Fed::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
-        Fed::Data { .. } | Fed::Held(_) => None,
+        Fed::Data(_) | Fed::Held(_) => None,
     });
     let targets = targets.iter().filter_map(|target| match target {
         Target::Tensor(tensor) => Some(Arc::as_ptr(tensor)),

@@ -75,7 +75,10 @@ impl Sources {
             Ok(match source {
                 PassedSource::Path(path) => FileSource::Path(path.into()),
                 PassedSource::Copied(buffer) => FileSource::Bytes(Bytes::from_owner(buffer)),
-                PassedSource::Transferred(bytes) => FileSource::Bytes(Bytes::from_owner(bytes.copy()?)),
+                PassedSource::Transferred(bytes) => {
+                    let buffer = Buffer::streamed(bytes.len)?;
+                    FileSource::Bytes(Bytes::from_owner(bytes.copy_into(buffer, "loadModel")?))
+                }
             })
         };
         let files = self.files.into_iter().map(|(location, source)| Ok((location, open(source)?)));
@@ -107,9 +110,9 @@ impl Copies {
 /// Number of bytes that are copied before the environment may end: some 0.1 ms.
 const PART: usize = 1 << 20;
 
-/// Bytes that JavaScript has given up. They are copied all the same: V8 frees them with the environment, while a thread
+/// Bytes that JavaScript has given up: nobody resizes or detaches their buffer any more. They are copied all the same: V8 frees them with the environment, while a thread
 /// may still be computing with the model.
-struct Transferred {
+pub struct Transferred {
     start: *const AtomicU8,
     len: usize,
     /// Keeps them from being collected. Any thread may drop it.
@@ -121,18 +124,24 @@ struct Transferred {
 unsafe impl Send for Transferred {}
 
 impl Transferred {
-    fn new(view: View, copies: &Arc<Copies>) -> Result<Transferred> {
+    /// # Errors
+    /// A TypeError for anything but a `Uint8Array`.
+    pub fn new(view: View, copies: &Arc<Copies>) -> Result<Transferred> {
         // SAFETY: only their place is used now, which lasts: their buffer is no longer resized or detached.
         let (start, len) = unsafe { view.memory() }.map(|bytes| (bytes.as_ptr(), bytes.len())).map_err(thrown)?;
         let array = view.reference().map_err(from_napi)?;
         Ok(Transferred { start, len, _array: array, copies: copies.clone() })
     }
 
-    fn copy(self) -> crate::error::Result<Buffer> {
-        let mut buffer = Buffer::streamed(self.len)?;
+    /// Fills `buffer`, which has as many bytes, and returns it.
+    ///
+    /// # Errors
+    /// An InvalidStateError if the environment has ended, which `operation` belongs to.
+    pub fn copy_into(self, mut buffer: Buffer, operation: &str) -> crate::error::Result<Buffer> {
+        assert_eq!(buffer.len(), self.len);
         for (at, part) in buffer.bytes_mut().chunks_mut(PART).enumerate() {
             let Some(_alive) = self.copies.hold() else {
-                return Err(Error::coded(Code::Destroyed, "loadModel: the environment has ended"));
+                return Err(Error::coded(Code::Destroyed, format!("{operation}: the environment has ended")));
             };
             // SAFETY: the array holds the bytes as long as the environment lives; others may write them at the same
             // time if they are shared, atomically.

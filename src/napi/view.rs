@@ -10,7 +10,8 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::AtomicU8;
 
 /// A `Uint8Array` argument, valid during the call. Its memory may belong to a `SharedArrayBuffer`, which other threads
-/// may write at any time: bytes are copied from and to it, never borrowed.
+/// may write at any time: bytes are copied from and to it. Only those of other buffers are [lent](View::lend).
+#[derive(Clone, Copy)]
 pub struct View<'a> {
     env: sys::napi_env,
     value: sys::napi_value,
@@ -49,6 +50,19 @@ impl View<'_> {
         }
         buffer.replace_by_racing(memory);
         Ok(buffer)
+    }
+
+    /// The bytes themselves, if they are aligned for elements of every type.
+    ///
+    /// # Errors
+    /// A TypeError for anything but a `Uint8Array`.
+    ///
+    /// # Safety
+    /// The bytes must not belong to a `SharedArrayBuffer`, and no JavaScript may run on this thread as long as the
+    /// buffer exists.
+    pub unsafe fn lend(&self) -> Result<Option<Buffer>> {
+        // SAFETY: the caller's: neither this thread nor another one writes or frees the bytes.
+        unsafe { self.memory().map(|memory| Buffer::lent(std::ptr::from_ref(memory) as *const [u8])) }
     }
 
     /// Replaces the bytes by `bytes`.

@@ -169,11 +169,6 @@ impl Plan {
         }
     }
 
-    /// Whether it is not worth waking the pool's threads for a run; single steps may still use them.
-    pub fn stays_out_of_pool(&self) -> bool {
-        matches!(self, Plan::Cpu(plan) if !plan.enters_pool())
-    }
-
     /// Size of the plan in bytes, on the CPU or on the device.
     pub fn bytes(&self) -> usize {
         self.description().bytes()

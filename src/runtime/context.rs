@@ -656,9 +656,9 @@ impl CompiledGraph {
         self.lock().iter().for_each(|plan| plan.each_weight(&mut visit));
     }
 
-    /// Whether it is not worth waking the pool's threads for a run; single steps may still use them.
-    pub fn stays_out_of_pool(&self) -> bool {
-        self.lock().as_ref().is_some_and(|plan| plan.stays_out_of_pool())
+    /// Whether it runs on the CPU.
+    pub fn is_on_cpu(&self) -> bool {
+        matches!(&*self.lock(), Some(Plan::Cpu(_)))
     }
 
     /// The outputs that begin with an input, in its memory.

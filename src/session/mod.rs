@@ -138,11 +138,16 @@ impl Constant {
     }
 }
 
+/// Copies the bytes of a feed.
+pub type Copying = Box<dyn FnOnce() -> Result<Buffer> + Send>;
+
 /// A run of a session that has not started.
 pub struct SessionRun {
     session: Arc<Session>,
     shapes: Shapes,
     feeds: Vec<Feed>,
+    /// What makes feeds when the run starts, by index.
+    later: Vec<(usize, Copying)>,
     targets: Vec<Target>,
 }
 
@@ -187,8 +192,22 @@ impl SessionRun {
         Ok(ran.map(|_| values.take().unwrap_or_default()).map_err(Error::with_code))
     }
 
+    /// Replaces the feed at index `at` by bytes that `copy` returns before the run starts, on its thread.
+    pub fn feed_later(&mut self, at: usize, copy: Copying) {
+        self.feeds[at] = Feed::Bytes(Arc::default());
+        self.later.push((at, copy));
+    }
+
+    /// Replaces the feed at index `at`.
+    pub fn feed(&mut self, at: usize, feed: Feed) {
+        self.feeds[at] = feed;
+    }
+
     fn compute(self, site: &Site, values: Arc<Slot<Vec<Option<Output>>>>) -> Result<Option<Later>> {
-        let SessionRun { session, shapes, feeds, targets } = self;
+        let SessionRun { session, shapes, mut feeds, later, targets } = self;
+        for (at, copy) in later {
+            feeds[at] = Feed::Bytes(Arc::new(copy()?));
+        }
         session.checks.check(site, &session.signature, &shapes, &feeds)?;
         let specialization = session.specialize_for(site, &shapes, &feeds)?;
         if specialization.rest.is_none() {
@@ -404,7 +423,7 @@ impl Session {
     /// A run of the session with feeds of these shapes, as returned by [`Signature::shapes_of_feeds`]. All tensors must
     /// be distinct, and belong to the context of the session.
     pub fn run(self: &Arc<Self>, shapes: Shapes, feeds: Vec<Feed>, targets: Vec<Target>) -> SessionRun {
-        SessionRun { session: self.clone(), shapes, feeds, targets }
+        SessionRun { session: self.clone(), shapes, feeds, later: Vec::new(), targets }
     }
 
     /// Compiles the session for these input shapes, and puts the result and its JSON into `made`.

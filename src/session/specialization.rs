@@ -97,7 +97,7 @@ pub struct Specialization {
     growing: Vec<Growing>,
     /// The work that remains after the graph; `None` if there is none.
     pub(super) rest: Option<Rest>,
-    /// Whether a run consists of the graph alone and uses no threads of the pool.
+    /// Whether a run consists of one graph on the CPU.
     may_be_quick: bool,
     /// Duration of the last run in nanoseconds; `u64::MAX` before the first one.
     last_run: AtomicU64,
@@ -238,7 +238,7 @@ impl Specialization {
         let Filled { template, values, graph, resized } = filled;
         let bindings = template.recorded();
         let rest = bindings.rest(&values);
-        let may_be_quick = rest.is_none() && graph.as_ref().is_none_or(|graph| graph.stays_out_of_pool());
+        let may_be_quick = rest.is_none() && graph.as_ref().is_none_or(|graph| graph.is_on_cpu());
         let is_new = resized.is_none();
         // Everything that does not depend on sizes is reused.
         let (inputs, outputs, names, reads, writes, growing) = match resized {
@@ -314,7 +314,7 @@ impl Specialization {
         });
     }
 
-    /// Whether the last run was quick and used no threads of the pool.
+    /// Whether the last run was quick.
     pub(super) fn is_quick(&self) -> bool {
         self.may_be_quick && Duration::from_nanos(self.last_run.load(Ordering::Relaxed)) <= QUICK
     }

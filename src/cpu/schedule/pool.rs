@@ -5,7 +5,7 @@ use super::cores::{Core, are_crowded, available, computing, cores};
 use super::line::{FEW, Job, Line, run};
 use super::partition::Cut;
 use super::team::{Leader, Team, is_within};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hint::spin_loop;
 use std::io;
@@ -34,6 +34,9 @@ thread_local! {
     /// The team that this thread leads, if it is open, or led last: a thread that computes leads the same team again and
     /// again.
     static LEADER: RefCell<Option<Leader>> = const { RefCell::new(None) };
+
+    /// Whether this thread shares no work, see [`Threads::alone`].
+    static IS_ALONE: Cell<bool> = const { Cell::new(false) };
 }
 
 #[cfg(test)]
@@ -225,10 +228,17 @@ impl Threads {
         })
     }
 
-    /// Whether this thread leads a team of this pool and is not within a piece of a section.
+    /// Runs `work`, which computes, on this thread alone, and wakes no other.
+    pub fn alone<R>(&self, work: impl FnOnce() -> R) -> R {
+        let _alone = Alone(IS_ALONE.replace(true));
+        computing(work)
+    }
+
+    /// Whether this thread leads a team of this pool, and neither works [alone](Self::alone) nor is within a piece of a
+    /// section.
     fn leads(&self) -> bool {
         let leads = |leader: &Leader| !leader.is_closed() && leader.team().size() == self.count();
-        !is_within() && LEADER.with_borrow(|leader| leader.as_ref().is_some_and(leads))
+        !is_within() && !IS_ALONE.get() && LEADER.with_borrow(|leader| leader.as_ref().is_some_and(leads))
     }
 
     /// Invites the missing members, as far as cores are free: more would only slow the others down.
@@ -278,7 +288,7 @@ impl Threads {
 
     fn share_dyn(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
         self.lead(|| {
-            // This thread is within a piece, or its team has another number of threads.
+            // This thread is within a piece or works alone, or its team has another number of threads.
             if !self.leads() {
                 return (0..count).for_each(work);
             }
@@ -290,6 +300,15 @@ impl Threads {
                 leader.share(count, work);
             });
         });
+    }
+}
+
+/// Restores whether this thread works alone when dropped, even after a panic.
+struct Alone(bool);
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        IS_ALONE.set(self.0);
     }
 }
 
