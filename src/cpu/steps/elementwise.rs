@@ -17,8 +17,11 @@ use arrayvec::ArrayVec;
 use half::f16;
 
 /// Elements per block. A register then takes 2 to 4 KiB: the registers of a chain of operators fit into a first-level
-/// cache of 32 KiB, and selecting an operator's loop (some 5 ns) is cheap compared with its work (some 50 ns).
+/// cache of 32 KiB, and selecting an operator's loop (some 5 ns) is cheap compared with its work (some 50 ns). Blocks of
+/// programs that need no register may have any length.
 const SPAN: usize = 1024;
+/// The same for a program that has only elements of 1 byte.
+const SPAN_OF_BYTES: usize = 4 * SPAN;
 /// Bytes per register, whatever the type of its elements.
 pub(super) const REGISTER: usize = SPAN * 8;
 /// Rows of broadcast operands that are at least this long become separate blocks, and operands are read in place;
@@ -41,6 +44,8 @@ pub struct ElementwiseStep {
     /// Blocks do not cross a multiple of this many elements.
     row: usize,
     registers: usize,
+    /// The most elements per block.
+    span: usize,
     /// Cost per element, for the split over threads.
     cost: usize,
     /// Whether operand 0 is computed in place, see [`run_in_place`](Self::run_in_place).
@@ -76,6 +81,8 @@ enum Location {
     Register(usize),
     /// The memory of an operand.
     Operand(usize),
+    /// The one element of an operand for all elements of a block.
+    Element(usize),
     /// The memory of the output.
     Output,
 }
@@ -113,8 +120,8 @@ struct Compute {
     operands: [Location; 3],
     /// Data types of the operands.
     types: [DataType; 3],
-    /// Whether all elements of the second operand are equal within a block.
-    uniform: bool,
+    /// An operand with one element for the block, which is added to the result.
+    shift: Option<usize>,
     dtype: DataType,
     out: Location,
 }
@@ -244,11 +251,18 @@ impl ElementwiseStep {
     ) -> ElementwiseStep {
         let cost = program.instructions.iter().map(|instruction| cost(&instruction.op)).sum();
         let (actions, operands) = (Box::default(), operands.into_boxed_slice());
-        let mut step = ElementwiseStep { actions, registers: 0, operands, output, row: 0, cost, in_place };
+        let mut step = ElementwiseStep { actions, registers: 0, span: SPAN, operands, output, row: 0, cost, in_place };
         step.measure(dims);
         let mut build = RegisterAllocator::new(program, &step.operands, in_place);
         program.instructions.iter().enumerate().for_each(|(index, _)| build.instruction(index));
         (step.actions, step.registers) = (build.actions.into(), build.registers);
+        let results = program.instructions.iter().map(|instruction| instruction.dtype);
+        let mut types = step.operands.iter().map(|operand| operand.dtype).chain(results);
+        step.span = match (step.registers, types.all(|dtype| dtype.size() == 1)) {
+            (0, _) => usize::MAX,
+            (_, true) => SPAN_OF_BYTES,
+            _ => SPAN,
+        };
         step
     }
 
@@ -303,7 +317,7 @@ impl ElementwiseStep {
         let end = at + values.len();
         let (first, mut at, mut rest) = (at, at, values);
         while at < end {
-            let len = SPAN.min(self.row - at % self.row).min(end - at);
+            let len = self.span.min(self.row - at % self.row).min(end - at);
             let (values, tail) = rest.split_at_mut(len);
             elements_mut(&mut registers[..len * size_of::<f32>()]).copy_from_slice(values);
             let block = Span { step: self, isa, io, shift, at, len };
@@ -319,6 +333,8 @@ fn cost(op: &Elementwise) -> usize {
     match op {
         E::Pow => 128,
         E::Erf | E::Exp | E::Log | E::Sigmoid | E::Silu | E::Tanh | E::Softplus | E::Gelu | E::Elu { .. } => 32,
+        E::Acos | E::Acosh | E::Asin | E::Asinh | E::Atan | E::Atanh | E::Cosh | E::Sinh => 32,
+        E::Swish { .. } | E::TanhGelu => 32,
         E::Sin | E::Cos | E::Tan | E::Quantize | E::Div => 16,
         _ => 8,
     }
@@ -333,6 +349,8 @@ struct RegisterAllocator<'a> {
     /// For each value, the last instruction that reads it.
     last_use: Vec<usize>,
     places: Vec<Option<Location>>,
+    /// The instruction that the one before it computes along with its own.
+    absorbed: Option<usize>,
     free: Vec<usize>,
     registers: usize,
     actions: Vec<Action>,
@@ -357,7 +375,7 @@ impl<'a> RegisterAllocator<'a> {
             places[0] = Some(Location::Register(0));
         }
         let registers = in_place as usize;
-        RegisterAllocator { program, operands, origin, last_use, places, free, registers, actions }
+        RegisterAllocator { program, operands, origin, last_use, places, absorbed: None, free, registers, actions }
     }
 
     fn register(&mut self) -> usize {
@@ -399,29 +417,67 @@ impl<'a> RegisterAllocator<'a> {
         place
     }
 
-    fn instruction(&mut self, index: usize) {
-        let (program, result) = (self.program, self.program.inputs + index);
+    /// Whether `value` is an operand with one float for a whole block.
+    fn is_uniform(&self, value: usize) -> bool {
+        self.operands
+            .get(value)
+            .is_some_and(|operand| operand.dtype.is_float() && matches!(operand.when, Some(When::Once | When::Row)))
+    }
+
+    /// The sources of an instruction, and whether the second one is [uniform](Self::is_uniform) and its operator takes
+    /// it as a number.
+    fn sources(&self, index: usize) -> (Vec<usize>, bool) {
+        let instruction = &self.program.instructions[index];
+        let mut sources: Vec<usize> = instruction.operands.iter().map(|&value| self.origin[value]).collect();
+        let [a, b] = sources[..] else { return (sources, false) };
+        if matches!(instruction.op, E::Add | E::Mul) && self.is_uniform(a) {
+            sources = vec![b, a];
+        }
+        let takes_number = instruction.dtype.is_float() && !instruction.op.is_test();
+        let is_uniform = takes_number && self.is_uniform(sources[1]);
+        (sources, is_uniform)
+    }
+
+    /// If the instruction after the one at `index` adds a number to that one's result, a product that nothing else
+    /// reads: that instruction, and the operand with the number.
+    fn shift_of(&self, index: usize) -> Option<(usize, usize)> {
+        let (next, result) = (index + 1, self.program.inputs + index);
+        let [product, sum] = self.program.instructions.get(index..index + 2)? else { return None };
+        let is_exact = product.dtype == DataType::Float32 && sum.dtype == DataType::Float32;
+        if (product.op, sum.op) != (E::Mul, E::Add) || !is_exact || self.last_use[result] != next {
+            return None;
+        }
+        let (sources, is_uniform) = self.sources(next);
+        (is_uniform && sources[0] == result).then_some((next, sources[1]))
+    }
+
+    fn instruction(&mut self, mut index: usize) {
+        let program = self.program;
         let instruction = &program.instructions[index];
-        if self.origin[result] != result {
+        if self.origin[program.inputs + index] != program.inputs + index || self.absorbed == Some(index) {
             return;
         }
         let (mut operands, mut types) = ([Location::Output; 3], [instruction.dtype; 3]);
-        let sources: Vec<usize> = instruction.operands.iter().map(|&value| self.origin[value]).collect();
+        let (sources, is_uniform) = self.sources(index);
         for (i, &source) in sources.iter().enumerate() {
-            (operands[i], types[i]) = (self.read(source), self.dtype(source));
+            let place = if i == 1 && is_uniform { Location::Element(source) } else { self.read(source) };
+            (operands[i], types[i]) = (place, self.dtype(source));
         }
+        let shift = self.shift_of(index).filter(|_| is_uniform);
+        if let Some((next, _)) = shift {
+            (index, self.absorbed) = (next, Some(next));
+        }
+        let result = program.inputs + index;
         let is_last = index + 1 == program.instructions.len();
         let out = match instruction.dtype {
             dtype if is_last && dtype != DataType::Float16 => Location::Output,
             _ => Location::Register(self.register()),
         };
-        let second = sources.get(1).filter(|&&source| source < program.inputs);
-        let uniform = second.is_some_and(|&source| matches!(self.operands[source].when, Some(When::Once | When::Row)));
         self.actions.push(Action::Compute(Compute {
             op: instruction.op,
             operands,
             types,
-            uniform,
+            shift: shift.map(|(_, operand)| operand),
             dtype: instruction.dtype,
             out,
         }));
@@ -434,7 +490,7 @@ impl<'a> RegisterAllocator<'a> {
             _ => {}
         }
         for (i, &source) in sources.iter().enumerate() {
-            if let (Location::Register(register), true) = (operands[i], self.last_use[source] == index)
+            if let (Location::Register(register), true) = (operands[i], self.last_use[source] <= index)
                 && !sources[..i].contains(&source)
             {
                 self.free.push(register);
@@ -462,7 +518,7 @@ impl Run for ElementwiseStep {
             let end = first + out.len() / size;
             let (mut at, mut rest) = (first, out);
             while at < end {
-                let len = SPAN.min(self.row - at % self.row).min(end - at);
+                let len = self.span.min(self.row - at % self.row).min(end - at);
                 let (out, tail) = rest.split_at_mut(len * size);
                 let block = Span { step: self, isa: env.isa, io, shift: 0, at, len };
                 block.run(at == first, at == first || at.is_multiple_of(self.row), registers, out);
@@ -510,6 +566,26 @@ macro_rules! with_lane {
                 $body
             }
             dtype => with_integer!(dtype, $T => $body),
+        }
+    };
+}
+
+/// Runs `$body` with `$T` bound to the unsigned integers of the size of `$dtype` in registers.
+macro_rules! with_bits {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            DataType::Int8 | DataType::Uint8 => {
+                type $T = u8;
+                $body
+            }
+            DataType::Int64 | DataType::Uint64 => {
+                type $T = u64;
+                $body
+            }
+            _ => {
+                type $T = u32;
+                $body
+            }
         }
     };
 }
@@ -595,10 +671,20 @@ impl Span<'_> {
                 When::Always => read_view(self.isa, view, x, self.at, &mut register[..self.len]),
                 When::Row | When::Once => {
                     let value = x[view.offset(self.at)].lane();
-                    register[..SPAN].fill(value);
+                    register[..self.step.span.min(self.step.row)].fill(value);
                 }
             }
         });
+    }
+
+    /// The float of an operand that has one for the whole block.
+    fn element(&self, operand: usize) -> f32 {
+        let Operand { dtype, view, .. } = &self.step.operands[operand];
+        let at = view.offset(self.at);
+        match dtype {
+            DataType::Float16 => self.io.input::<f16>(operand + self.shift)[at].lane(),
+            _ => self.io.input::<f32>(operand + self.shift)[at],
+        }
     }
 
     fn compute(&self, compute: &Compute, registers: Registers, out: &mut [u8]) {
@@ -609,7 +695,7 @@ impl Span<'_> {
             E::Cast { to } => with_lane!(types[0], T => with_lane!(*to, U => {
                 kernel::cast::<T, U>(self.isa, operands.get(0), operands.out(out));
             })),
-            E::Where => with_lane!(*dtype, T => {
+            E::Where => with_bits!(*dtype, T => {
                 let (yes, no) = (operands.get(1), operands.get(2));
                 kernel::select::<T>(self.isa, operands.get(0), yes, no, operands.out(out));
             }),
@@ -633,13 +719,20 @@ impl Span<'_> {
 
     /// Computes operators whose operands and output have the same type.
     fn arithmetic(&self, compute: &Compute, operands: Operands, out: &mut [u8]) {
-        let Compute { op, operands: places, dtype, uniform, .. } = compute;
+        let Compute { op, operands: places, dtype, shift, .. } = compute;
+        if let Location::Element(operand) = places[1] {
+            let (x, y, out) = (operands.get(0), self.element(operand), operands.out(out));
+            return match shift {
+                Some(shift) => kernel::scale_and_shift(self.isa, x, y, self.element(*shift), out),
+                None => kernel::binary_float_uniform(self.isa, *op, x, y, out),
+            };
+        }
         let unary = places[1] == Location::Output;
         match (dtype.is_float(), unary) {
             (true, true) => kernel::unary_float(self.isa, *op, operands.get(0), operands.out(out)),
             (true, false) => {
                 let (x, y) = (operands.get(0), operands.get(1));
-                kernel::binary_float(self.isa, *op, x, y, *uniform, operands.out(out));
+                kernel::binary_float(self.isa, *op, x, y, operands.out(out));
             }
             (false, true) => with_integer!(*dtype, T => {
                 kernel::unary_integer::<T>(self.isa, *op, operands.get(0), operands.out(out));
@@ -669,7 +762,7 @@ impl<'a> Operands<'a> {
                 let start = step.operands[operand].view.offset(at);
                 &io.input(operand + shift)[start..start + len]
             }
-            Location::Output => unreachable!("nothing reads the output"),
+            Location::Element(_) | Location::Output => unreachable!("no operator reads these as a slice"),
         }
     }
 
