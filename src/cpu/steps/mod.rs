@@ -33,6 +33,7 @@ pub mod resample2d;
 pub mod scatter;
 pub mod top_k;
 pub mod triangular;
+pub mod view;
 
 use super::arena::Arena;
 use super::memory::Io;
