@@ -269,6 +269,7 @@ fn lower_elementwise(op: Elementwise, l: &Lowering) -> Step {
 fn lower_extension(op: &Extension, l: &Lowering) -> Step {
     match op {
         Extension::Elementwise(Extended(op)) => lower_elementwise(*op, l),
+        Extension::LogSoftmax(op) => SoftmaxStep::log(op, l.input(0)).into(),
         Extension::TopK(op) => TopKStep::new(op, l.input(0)).into(),
     }
 }

@@ -222,6 +222,8 @@ named! {
     Extension {
         /// Element-wise operators.
         Elementwise(extension::elementwise::Extended),
+        /// `LogSoftmax`.
+        LogSoftmax(extension::log_softmax::LogSoftmax),
         /// `TopK`, without the values.
         TopK(extension::top_k::TopK),
     }

@@ -1,4 +1,5 @@
 //! Operators of ONNX that the API lacks. Only imported models have them.
 
 pub mod elementwise;
+pub mod log_softmax;
 pub mod top_k;
