@@ -21,6 +21,7 @@ use super::steps::recurrent::{Cell, RecurrentStep};
 use super::steps::reduce::ReduceStep;
 use super::steps::remap::RemapStep;
 use super::steps::resample2d::LinearStep;
+use super::steps::rotate::RotateStep;
 use super::steps::scatter::{ScatterElementsStep, ScatterStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::top_k::TopKStep;
@@ -270,6 +271,7 @@ fn lower_extension(op: &Extension, l: &Lowering) -> Step {
     match op {
         Extension::Elementwise(Extended(op)) => lower_elementwise(*op, l),
         Extension::LogSoftmax(op) => SoftmaxStep::log(op, l.input(0)).into(),
+        Extension::Rotate(op) => RotateStep::new(op, l.input(0), l.input(1)).into(),
         Extension::TopK(op) => TopKStep::new(op, l.input(0)).into(),
     }
 }

@@ -224,6 +224,8 @@ named! {
         Elementwise(extension::elementwise::Extended),
         /// `LogSoftmax`.
         LogSoftmax(extension::log_softmax::LogSoftmax),
+        /// `RotaryEmbedding`.
+        Rotate(extension::rotate::Rotate),
         /// `TopK`, without the values.
         TopK(extension::top_k::TopK),
     }

@@ -30,6 +30,7 @@ pub mod copy;
 pub mod gather;
 pub mod remap;
 pub mod resample2d;
+pub mod rotate;
 pub mod scatter;
 pub mod top_k;
 pub mod triangular;

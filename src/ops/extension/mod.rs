@@ -2,4 +2,5 @@
 
 pub mod elementwise;
 pub mod log_softmax;
+pub mod rotate;
 pub mod top_k;
