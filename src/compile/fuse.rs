@@ -170,11 +170,11 @@ fn reads_alone(graph: &Graph, uses: &[usize], reader: &Node, id: ValueId) -> boo
 
 /// The program of an element-wise node.
 pub(super) fn program(graph: &Graph, node: &Node) -> Option<Fused> {
+    if let Some(op) = node.op.elementwise() {
+        let types: Vec<_> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id).dtype).collect();
+        return Some(Fused::single(op, &types));
+    }
     match &node.op {
-        Api(Op::Elementwise(op)) => {
-            let types: Vec<_> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id).dtype).collect();
-            Some(Fused::single(*op, &types))
-        }
         Api(Op::Quantize(op)) => {
             let descriptors: Vec<_> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id)).collect();
             let [input, scale, _] = descriptors[..] else { return None };

@@ -164,7 +164,7 @@ impl Rewrite<'_> {
     /// Appends a node that computes in float32.
     fn widen(&mut self, mut node: Node) -> Result<()> {
         assert!(node.is_plain(), "the pass runs before those that fuse");
-        let (keeps_right, is_elementwise) = (self.keeps_right(&node), matches!(node.op, Api(Op::Elementwise(_))));
+        let (keeps_right, is_elementwise) = (self.keeps_right(&node), node.op.elementwise().is_some());
         let mut stored = Vec::new();
         for (index, id) in self.halves(&node) {
             if keeps_right && is_right(&node.op, index) {
@@ -190,8 +190,8 @@ impl Rewrite<'_> {
                 self.wide.insert(std::mem::replace(id, wide), wide);
             }
         }
-        if let (Api(Op::Elementwise(op)), [_, ..]) = (&node.op, &*stored) {
-            node.op = Operation::Fusion(self.program(*op, &node, &stored).into());
+        if let (Some(op), [_, ..]) = (node.op.elementwise(), &*stored) {
+            node.op = Operation::Fusion(self.program(op, &node, &stored).into());
         }
         self.graph.nodes.push(node);
         Ok(())

@@ -276,7 +276,8 @@ impl Rewrite<'_> {
     /// Rewrites any other operator to channels last if one of its operands is already computed in that form.
     fn follower(&mut self, op: &Operation, node: &Node) -> Option<()> {
         let count = match op {
-            Api(Op::Elementwise(_) | Op::Quantize(_) | Op::Concat(_)) => node.inputs.len(),
+            Api(Op::Quantize(_) | Op::Concat(_)) => node.inputs.len(),
+            _ if op.elementwise().is_some() => node.inputs.len(),
             _ => 1,
         };
         // Caches have a layout of their own.

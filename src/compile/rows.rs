@@ -187,7 +187,7 @@ fn withdraw(graph: &Graph, producers: &[Option<usize>], target: &Target, plans: 
         let is_fused = sliced().any(|id| fused.contains(&id) && uses[id.index()] == 1);
         let stays = match &node.op {
             Api(Op::Reshape(_) | Op::Concat(_) | Op::Slice(_)) => true,
-            Api(Op::Elementwise(_)) => is_fused || (computes_before && uses[node.outputs[0].index()] == 1),
+            op if op.elementwise().is_some() => is_fused || (computes_before && uses[node.outputs[0].index()] == 1),
             _ => false,
         };
         if stays {

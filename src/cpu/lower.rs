@@ -21,6 +21,7 @@ use super::steps::recurrent::{Cell, RecurrentStep};
 use super::steps::reduce::ReduceStep;
 use super::steps::remap::RemapStep;
 use super::steps::resample2d::LinearStep;
+use super::steps::rotate::RotateStep;
 use super::steps::scatter::{ScatterElementsStep, ScatterStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::top_k::TopKStep;
@@ -32,6 +33,8 @@ use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Constant, Epilogue, Graph, Node, ValueId};
 use crate::ops::block_product::BlockProduct;
+use crate::ops::elementwise::Elementwise;
+use crate::ops::extension::elementwise::Extended;
 use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
 use crate::ops::quantized::Quantized;
@@ -214,10 +217,7 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::ScatterNd(_) => ScatterStep::by_coordinates(l.input(0), l.input(1)).into(),
         Op::ScatterElements(op) => ScatterElementsStep(Along::new(op.axis, l.input(0), l.input(1))).into(),
         Op::Triangular(op) => TriangularStep::new(op, l.input(0)).into(),
-        Op::Elementwise(op) => {
-            let types: Vec<DataType> = l.inputs().map(|input| input.dtype).collect();
-            ElementwiseStep::new(&Fused::single(*op, &types), l.inputs(), output).into()
-        }
+        Op::Elementwise(op) => lower_elementwise(*op, l),
         Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
         Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_) => {
             lower_dense(dense_shape(op, l).expect("a product or convolution"), l)?
@@ -262,8 +262,16 @@ fn lower_fusion(fusion: &Fusion, l: &mut Lowering) -> Result<Step> {
     })
 }
 
+fn lower_elementwise(op: Elementwise, l: &Lowering) -> Step {
+    let types: Vec<DataType> = l.inputs().map(|input| input.dtype).collect();
+    ElementwiseStep::new(&Fused::single(op, &types), l.inputs(), l.output()).into()
+}
+
 fn lower_extension(op: &Extension, l: &Lowering) -> Step {
     match op {
+        Extension::Elementwise(Extended(op)) => lower_elementwise(*op, l),
+        Extension::LogSoftmax(op) => SoftmaxStep::log(op, l.input(0)).into(),
+        Extension::Rotate(op) => RotateStep::new(op, l.input(0), l.input(1)).into(),
         Extension::TopK(op) => TopKStep::new(op, l.input(0)).into(),
     }
 }

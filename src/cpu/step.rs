@@ -20,6 +20,7 @@ use super::steps::quantized::QuantizedStep;
 use super::steps::reduce::ReduceStep;
 use super::steps::remap::RemapStep;
 use super::steps::resample2d::LinearStep;
+use super::steps::rotate::RotateStep;
 use super::steps::scatter::{ScatterElementsStep, ScatterStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::top_k::TopKStep;
@@ -109,6 +110,8 @@ steps! {
     PackedGather(PackedGatherStep),
     /// Gathers elements by index.
     GatherElements(GatherElementsStep),
+    /// Rotates pairs of features.
+    Rotate(RotateStep),
     /// Scatters rows.
     Scatter(ScatterStep),
     /// Scatters elements.

@@ -7,8 +7,10 @@ use super::steps::{attention, copy, cumulative, gather, normalization, product, 
 use crate::dtype::DataType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Node, Prologue};
+use crate::ops::elementwise::Elementwise;
+use crate::ops::extension::elementwise::Extended;
 use crate::ops::fused::Fused;
-use crate::ops::{Api, Fusion, Op, Operation};
+use crate::ops::{Api, Extension, Fusion, Op, Operation};
 use crate::shape::Descriptor;
 
 /// A node as a sequence of dispatches.
@@ -180,17 +182,14 @@ pub fn lower(graph: &Graph, node: &Node, dialect: Dialect) -> Result<Lowered> {
     match &node.op {
         Api(op) => lower_op(op, &mut lowering),
         Operation::Fusion(fusion) => lower_fusion(fusion, &mut lowering)?,
-        Operation::Extension(_) => unreachable!("imports for GPUs have none of these"),
+        Operation::Extension(op) => lower_extension(op, &mut lowering),
     }
     Ok(lowering.lowered)
 }
 
 fn lower_op(op: &Op, l: &mut Lowering) {
     match op {
-        Op::Elementwise(op) => {
-            let types: Vec<_> = l.inputs.iter().flatten().map(|input| input.dtype).collect();
-            copy::elementwise(l, &Fused::single(*op, &types));
-        }
+        Op::Elementwise(op) => lower_elementwise(*op, l),
         Op::Reshape(_) => l.copy(l.readable("x", 0)),
         Op::Expand(op) => copy::strided(l, 0, &op.strided(&l.input(0).sizes())),
         Op::Slice(op) => copy::strided(l, 0, &op.strided(&l.input(0).sizes())),
@@ -227,6 +226,18 @@ fn lower_op(op: &Op, l: &mut Lowering) {
         Op::GruCell(op) => recurrent::gru_cell(op, l),
         Op::Lstm(op) => recurrent::lstm(op, l),
         Op::LstmCell(op) => recurrent::lstm_cell(op, l),
+    }
+}
+
+fn lower_elementwise(op: Elementwise, l: &mut Lowering) {
+    let types: Vec<_> = l.inputs.iter().flatten().map(|input| input.dtype).collect();
+    copy::elementwise(l, &Fused::single(op, &types));
+}
+
+fn lower_extension(op: &Extension, l: &mut Lowering) {
+    match op {
+        Extension::Elementwise(Extended(op)) => lower_elementwise(*op, l),
+        op => unreachable!("imports for GPUs have no {}", op.rule().name),
     }
 }
 

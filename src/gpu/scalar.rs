@@ -4,6 +4,7 @@ use super::dialect::Dialect;
 use super::kernel::Parameters;
 use crate::dtype::{DataType, Number};
 use crate::ops::elementwise::Elementwise::{self, self as E};
+use crate::ops::elementwise::TANH_GELU;
 use crate::ops::fused::Fused;
 use std::fmt::Write;
 
@@ -127,6 +128,25 @@ impl Scalars<'_> {
             E::LogicalAnd => yes(format!("({x} != 0u && {y} != 0u)")),
             E::LogicalOr => yes(format!("({x} != 0u || {y} != 0u)")),
             E::LogicalXor => yes(format!("(({x} != 0u) != ({y} != 0u))")),
+            E::Acos => unary("acos"),
+            E::Acosh => unary("acosh"),
+            E::Asin => unary("asin"),
+            E::Asinh => unary("asinh"),
+            E::Atan => unary("atan"),
+            E::Atanh => unary("atanh"),
+            E::Cosh => unary("cosh"),
+            E::Sinh => unary("sinh"),
+            E::Swish { alpha } => format!("swish_f32({x}, {} * {x})", self.parameter(*alpha)),
+            E::TanhGelu => {
+                let [a, b] = TANH_GELU.map(|number| self.parameter(number));
+                format!("swish_f32({x}, {x} * fma({x} * {x}, {b}, {a}))")
+            }
+            E::BitwiseAnd => format!("({x} & {y})"),
+            E::BitwiseOr => format!("({x} | {y})"),
+            E::BitwiseXor => format!("({x} ^ {y})"),
+            E::BitwiseNot => wrapped(dtype, format!("~{x}")),
+            E::ShiftLeft => binary("shift_left"),
+            E::ShiftRight => format!("shift_right_{suffix}({x}, {y})"),
             E::IsNaN => yes(format!("is_nan({x})")),
             E::IsInfinite => yes(format!("is_infinite({x})")),
         }

@@ -312,6 +312,11 @@ impl<'c, 'm> Call<'c, 'm> {
         self.importer.builder.is_constant(operand)
     }
 
+    /// Whether the device has kernels for all operators that the API lacks.
+    pub fn has_extensions(&self) -> bool {
+        self.importer.builder.has_extensions()
+    }
+
     /// The data type of an operand.
     pub fn dtype(&self, operand: OperandId) -> DataType {
         self.importer.builder.descriptor(operand).dtype
@@ -326,7 +331,7 @@ impl<'c, 'm> Call<'c, 'm> {
         if let Some(outputs) = self.fold(&mut op, &inputs)? {
             return Ok(outputs);
         }
-        if matches!(op, Operation::Extension(_)) && !self.importer.builder.has_extensions() {
+        if matches!(&op, Operation::Extension(op) if !op.is_for_gpus()) && !self.has_extensions() {
             let reason = format!("the GPU has no kernel for {}", op.rule().name);
             return Err(Refusal(reason).unless(Cut::Elements));
         }

@@ -13,14 +13,23 @@ use crate::error::Problem;
 use crate::shape::{Descriptor, broadcast};
 use Elementwise as E;
 
-/// One row per operator: the variant, its attributes with their IDL names and defaults, the method, and the rules of
-/// the operands and of the output.
+/// One row per operator: the variant, its attributes with their names and defaults, the name, and the rules of the
+/// operands and of the output. The names of the API are methods and options of the draft.
 macro_rules! elementwise {
-    ($($Variant:ident $({ $($field:ident $idl:literal: $Type:ty = $default:expr),* })?
+    (api { $($api:tt)* } onnx { $($onnx:tt)* }) => {
+        elementwise!(@all $($api)* $($onnx)*);
+        const ROWS: &[OpRule] = elementwise!(@rules $($api)*);
+        /// The rules of the operators of ONNX that the API lacks.
+        pub(super) const ONNX_ROWS: &[OpRule] = elementwise!(@rules $($onnx)*);
+    };
+    (@rules $($Variant:ident $({ $($attributes:tt)* })? => $name:literal, $operands:expr, $outputs:expr;)*) => {
+        &[$(OpRule { name: $name, operands: $operands, outputs: $outputs },)*]
+    };
+    (@all $($Variant:ident $({ $($field:ident $idl:literal: $Type:ty = $default:expr),* })?
         => $name:literal, $operands:expr, $outputs:expr;)*) => {
         /// An element-wise operator.
         #[derive(Clone, Copy, Debug, PartialEq)]
-        #[expect(missing_docs, reason = "the variants and fields are the methods and options of the draft")]
+        #[expect(missing_docs, reason = "the variants and fields are the methods and options of the draft, or ONNX's")]
         pub enum Elementwise {
             $($Variant $({ $($field: $Type),* })?,)*
             /// `(input - zeroPoint) * scale`, with operands in the order of `dequantizeLinear()`; only inside of other
@@ -32,8 +41,6 @@ macro_rules! elementwise {
             /// `input * sigmoid(input)`; only inside of other operators.
             Silu,
         }
-
-        const ROWS: &[OpRule] = &[$(OpRule { name: $name, operands: $operands, outputs: $outputs },)*];
 
         fn read(name: &str, attributes: &mut Attributes) -> Result<E, Problem> {
             Ok(match name {
@@ -50,7 +57,7 @@ macro_rules! elementwise {
         }
 
         impl Elementwise {
-            /// The name of the MLGraphBuilder method.
+            /// The name of the operator, for one of the API that of the MLGraphBuilder method.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(E::$Variant { .. } => $name,)*
@@ -64,59 +71,82 @@ macro_rules! elementwise {
 }
 
 elementwise! {
-    Abs => "abs", OF_SIGNED, SAME_AS_INPUT;
-    Ceil => "ceil", OF_FLOATS, SAME_AS_INPUT;
-    Cos => "cos", OF_FLOATS, SAME_AS_INPUT;
-    Erf => "erf", OF_FLOATS, SAME_AS_INPUT;
-    Exp => "exp", OF_FLOATS, SAME_AS_INPUT;
-    Floor => "floor", OF_FLOATS, SAME_AS_INPUT;
-    Identity => "identity", OF_ANY, SAME_AS_INPUT;
-    Log => "log", OF_FLOATS, SAME_AS_INPUT;
-    Neg => "neg", OF_SIGNED, SAME_AS_INPUT;
-    Reciprocal => "reciprocal", OF_FLOATS, SAME_AS_INPUT;
-    RoundEven => "roundEven", OF_FLOATS, SAME_AS_INPUT;
-    Sin => "sin", OF_FLOATS, SAME_AS_INPUT;
-    Sign => "sign", OF_SIGNED, SAME_AS_INPUT;
-    Sqrt => "sqrt", OF_FLOATS, SAME_AS_INPUT;
-    Tan => "tan", OF_FLOATS, SAME_AS_INPUT;
-    Relu => "relu", OF_SIGNED, SAME_AS_INPUT;
-    Sigmoid => "sigmoid", OF_FLOATS, SAME_AS_INPUT;
-    Tanh => "tanh", OF_FLOATS, SAME_AS_INPUT;
-    Softplus => "softplus", OF_FLOATS, SAME_AS_INPUT;
-    Softsign => "softsign", OF_FLOATS, SAME_AS_INPUT;
-    Gelu => "gelu", OF_FLOATS, SAME_AS_INPUT;
-    HardSwish => "hardSwish", OF_FLOATS, SAME_AS_INPUT;
-    Elu { alpha "alpha": f64 = 1.0 } => "elu", OF_FLOATS, SAME_AS_INPUT;
-    HardSigmoid { alpha "alpha": f64 = 0.2, beta "beta": f64 = 0.5 } => "hardSigmoid", OF_FLOATS, SAME_AS_INPUT;
-    LeakyRelu { alpha "alpha": f64 = 0.01 } => "leakyRelu", OF_FLOATS, SAME_AS_INPUT;
-    Linear { alpha "alpha": f64 = 1.0, beta "beta": f64 = 0.0 } => "linear", OF_FLOATS, SAME_AS_INPUT;
-    // The draft swaps the two infinities, contrary to its prose.
-    Clamp {
-        min "minValue": Number = Number::Float(f64::NEG_INFINITY),
-        max "maxValue": Number = Number::Float(f64::INFINITY)
-    } => "clamp", OF_ANY, SAME_AS_INPUT;
-    Cast { to "dataType": DataType = DataType::Float32 } => "cast", OF_ANY, OF_ANY_TYPE;
-    LogicalNot => "logicalNot", OF_A_TRUTH, TRUTH;
-    IsNaN => "isNaN", OF_A_FLOAT, TRUTH;
-    IsInfinite => "isInfinite", OF_A_FLOAT, TRUTH;
-    Add => "add", OF_TWO, SAME_AS_A;
-    Sub => "sub", OF_TWO, SAME_AS_A;
-    Mul => "mul", OF_TWO, SAME_AS_A;
-    Div => "div", OF_TWO, SAME_AS_A;
-    Max => "max", OF_TWO, SAME_AS_A;
-    Min => "min", OF_TWO, SAME_AS_A;
-    Pow => "pow", OF_TWO, SAME_AS_A;
-    Prelu => "prelu", OF_INPUT_AND_SLOPE, SAME_AS_INPUT;
-    Equal => "equal", OF_TWO, TRUTH;
-    NotEqual => "notEqual", OF_TWO, TRUTH;
-    Greater => "greater", OF_TWO, TRUTH;
-    GreaterOrEqual => "greaterOrEqual", OF_TWO, TRUTH;
-    Lesser => "lesser", OF_TWO, TRUTH;
-    LesserOrEqual => "lesserOrEqual", OF_TWO, TRUTH;
-    LogicalAnd => "logicalAnd", OF_TWO_TRUTHS, TRUTH;
-    LogicalOr => "logicalOr", OF_TWO_TRUTHS, TRUTH;
-    LogicalXor => "logicalXor", OF_TWO_TRUTHS, TRUTH;
-    Where => "where", OF_CHOICES, CHOSEN;
+    api {
+        Abs => "abs", OF_SIGNED, SAME_AS_INPUT;
+        Ceil => "ceil", OF_FLOATS, SAME_AS_INPUT;
+        Cos => "cos", OF_FLOATS, SAME_AS_INPUT;
+        Erf => "erf", OF_FLOATS, SAME_AS_INPUT;
+        Exp => "exp", OF_FLOATS, SAME_AS_INPUT;
+        Floor => "floor", OF_FLOATS, SAME_AS_INPUT;
+        Identity => "identity", OF_ANY, SAME_AS_INPUT;
+        Log => "log", OF_FLOATS, SAME_AS_INPUT;
+        Neg => "neg", OF_SIGNED, SAME_AS_INPUT;
+        Reciprocal => "reciprocal", OF_FLOATS, SAME_AS_INPUT;
+        RoundEven => "roundEven", OF_FLOATS, SAME_AS_INPUT;
+        Sin => "sin", OF_FLOATS, SAME_AS_INPUT;
+        Sign => "sign", OF_SIGNED, SAME_AS_INPUT;
+        Sqrt => "sqrt", OF_FLOATS, SAME_AS_INPUT;
+        Tan => "tan", OF_FLOATS, SAME_AS_INPUT;
+        Relu => "relu", OF_SIGNED, SAME_AS_INPUT;
+        Sigmoid => "sigmoid", OF_FLOATS, SAME_AS_INPUT;
+        Tanh => "tanh", OF_FLOATS, SAME_AS_INPUT;
+        Softplus => "softplus", OF_FLOATS, SAME_AS_INPUT;
+        Softsign => "softsign", OF_FLOATS, SAME_AS_INPUT;
+        Gelu => "gelu", OF_FLOATS, SAME_AS_INPUT;
+        HardSwish => "hardSwish", OF_FLOATS, SAME_AS_INPUT;
+        Elu { alpha "alpha": f64 = 1.0 } => "elu", OF_FLOATS, SAME_AS_INPUT;
+        HardSigmoid { alpha "alpha": f64 = 0.2, beta "beta": f64 = 0.5 } => "hardSigmoid", OF_FLOATS, SAME_AS_INPUT;
+        LeakyRelu { alpha "alpha": f64 = 0.01 } => "leakyRelu", OF_FLOATS, SAME_AS_INPUT;
+        Linear { alpha "alpha": f64 = 1.0, beta "beta": f64 = 0.0 } => "linear", OF_FLOATS, SAME_AS_INPUT;
+        // The draft swaps the two infinities, contrary to its prose.
+        Clamp {
+            min "minValue": Number = Number::Float(f64::NEG_INFINITY),
+            max "maxValue": Number = Number::Float(f64::INFINITY)
+        } => "clamp", OF_ANY, SAME_AS_INPUT;
+        Cast { to "dataType": DataType = DataType::Float32 } => "cast", OF_ANY, OF_ANY_TYPE;
+        LogicalNot => "logicalNot", OF_A_TRUTH, TRUTH;
+        IsNaN => "isNaN", OF_A_FLOAT, TRUTH;
+        IsInfinite => "isInfinite", OF_A_FLOAT, TRUTH;
+        Add => "add", OF_TWO, SAME_AS_A;
+        Sub => "sub", OF_TWO, SAME_AS_A;
+        Mul => "mul", OF_TWO, SAME_AS_A;
+        Div => "div", OF_TWO, SAME_AS_A;
+        Max => "max", OF_TWO, SAME_AS_A;
+        Min => "min", OF_TWO, SAME_AS_A;
+        Pow => "pow", OF_TWO, SAME_AS_A;
+        Prelu => "prelu", OF_INPUT_AND_SLOPE, SAME_AS_INPUT;
+        Equal => "equal", OF_TWO, TRUTH;
+        NotEqual => "notEqual", OF_TWO, TRUTH;
+        Greater => "greater", OF_TWO, TRUTH;
+        GreaterOrEqual => "greaterOrEqual", OF_TWO, TRUTH;
+        Lesser => "lesser", OF_TWO, TRUTH;
+        LesserOrEqual => "lesserOrEqual", OF_TWO, TRUTH;
+        LogicalAnd => "logicalAnd", OF_TWO_TRUTHS, TRUTH;
+        LogicalOr => "logicalOr", OF_TWO_TRUTHS, TRUTH;
+        LogicalXor => "logicalXor", OF_TWO_TRUTHS, TRUTH;
+        Where => "where", OF_CHOICES, CHOSEN;
+    }
+    onnx {
+        Acos => "acos", OF_FLOATS, SAME_AS_INPUT;
+        Acosh => "acosh", OF_FLOATS, SAME_AS_INPUT;
+        Asin => "asin", OF_FLOATS, SAME_AS_INPUT;
+        Asinh => "asinh", OF_FLOATS, SAME_AS_INPUT;
+        Atan => "atan", OF_FLOATS, SAME_AS_INPUT;
+        Atanh => "atanh", OF_FLOATS, SAME_AS_INPUT;
+        BitwiseAnd => "bitwiseAnd", OF_TWO_INTEGERS, SAME_AS_A;
+        BitwiseNot => "bitwiseNot", OF_AN_INTEGER, SAME_AS_INPUT;
+        BitwiseOr => "bitwiseOr", OF_TWO_INTEGERS, SAME_AS_A;
+        BitwiseXor => "bitwiseXor", OF_TWO_INTEGERS, SAME_AS_A;
+        Cosh => "cosh", OF_FLOATS, SAME_AS_INPUT;
+        // Zeros move in, to the right into negative numbers ones: for all bits if `b` is not less than their number.
+        ShiftLeft => "shiftLeft", OF_TWO_INTEGERS, SAME_AS_A;
+        ShiftRight => "shiftRight", OF_TWO_INTEGERS, SAME_AS_A;
+        Sinh => "sinh", OF_FLOATS, SAME_AS_INPUT;
+        // `x * sigmoid(alpha * x)`.
+        Swish { alpha "alpha": f64 = 1.0 } => "swish", OF_FLOATS, SAME_AS_INPUT;
+        // The approximation of `gelu` by the hyperbolic tangent: `0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`.
+        TanhGelu => "tanhGelu", OF_FLOATS, SAME_AS_INPUT;
+    }
 }
 
 const SAME_AS_INPUT: &[OutputRule] = &[output("output", Types::SameAs("input"), ANY_RANK)];
@@ -131,6 +161,8 @@ const OF_A_FLOAT: &[OperandRule] = &[operand("a", FLOATS, ANY_RANK)];
 const OF_A_TRUTH: &[OperandRule] = &[operand("a", BOOLEAN, ANY_RANK)];
 const OF_TWO: &[OperandRule] = &[operand("a", ANY, ANY_RANK), operand("b", Types::SameAs("a"), ANY_RANK)];
 const OF_TWO_TRUTHS: &[OperandRule] = &[operand("a", BOOLEAN, ANY_RANK), operand("b", Types::SameAs("a"), ANY_RANK)];
+const OF_AN_INTEGER: &[OperandRule] = &[operand("input", INTEGERS, ANY_RANK)];
+const OF_TWO_INTEGERS: &[OperandRule] = &[operand("a", INTEGERS, ANY_RANK), operand("b", Types::SameAs("a"), ANY_RANK)];
 const OF_INPUT_AND_SLOPE: &[OperandRule] =
     &[operand("input", SIGNED, ANY_RANK), operand("slope", Types::SameAs("input"), ANY_RANK)];
 const OF_CHOICES: &[OperandRule] = &[
@@ -138,6 +170,10 @@ const OF_CHOICES: &[OperandRule] = &[
     operand("trueValue", ANY, ANY_RANK),
     operand("falseValue", Types::SameAs("trueValue"), ANY_RANK),
 ];
+
+/// The approximation of `gelu` by the hyperbolic tangent is `x * sigmoid(a * x + b * x^3)`, which does not cancel where
+/// the tangent is close to -1: `a = 2 * sqrt(2 / pi)` and `b = 0.044715 * a`.
+pub const TANH_GELU: [f64; 2] = [1.595_769_121_605_730_8, 1.595_769_121_605_730_8 * 0.044715];
 
 impl NamedOperator for Elementwise {
     const RULES: &'static [OpRule] = ROWS;
@@ -158,7 +194,7 @@ impl Operator for Elementwise {
 
     fn resolve(&mut self, inputs: &Inputs) -> Result<(), Problem> {
         match self {
-            E::Elu { alpha } | E::LeakyRelu { alpha } => *alpha = cast_to(*alpha, inputs, 0),
+            E::Elu { alpha } | E::LeakyRelu { alpha } | E::Swish { alpha } => *alpha = cast_to(*alpha, inputs, 0),
             E::HardSigmoid { alpha, beta } | E::Linear { alpha, beta } => {
                 *alpha = cast_to(*alpha, inputs, 0);
                 *beta = cast_to(*beta, inputs, 0);
@@ -326,6 +362,19 @@ impl Elementwise {
             }
             E::Linear { alpha, beta } => alpha * x + beta,
             E::Clamp { min: low, max: high } => min(max(x, low.to_f64()), high.to_f64()),
+            E::Acos => x.acos(),
+            E::Acosh => x.acosh(),
+            E::Asin => x.asin(),
+            E::Asinh => x.asinh(),
+            E::Atan => x.atan(),
+            E::Atanh => x.atanh(),
+            E::Cosh => x.cosh(),
+            E::Sinh => x.sinh(),
+            // The limits; the formulas would compute infinity times 0.
+            E::Swish { alpha } if alpha * x == f64::NEG_INFINITY => -0.0,
+            E::Swish { alpha } => x * E::Sigmoid.eval_float(alpha * x, y),
+            E::TanhGelu if x == f64::NEG_INFINITY => -0.0,
+            E::TanhGelu => x * E::Sigmoid.eval_float(TANH_GELU[0] * x + TANH_GELU[1] * x * x * x, y),
             E::Add => x + y,
             E::Sub => x - y,
             E::Mul => x * y,
@@ -363,6 +412,18 @@ impl Elementwise {
             E::Min => x.min(y),
             E::Pow => integer_power(x, y),
             E::Prelu => x.max(0) + y.wrapping_mul(x.min(0)),
+            E::BitwiseAnd => x & y,
+            E::BitwiseNot => !x,
+            E::BitwiseOr => x | y,
+            E::BitwiseXor => x ^ y,
+            E::ShiftLeft => {
+                if (0..64).contains(&y) {
+                    x << y
+                } else {
+                    0
+                }
+            }
+            E::ShiftRight => x >> if (0..64).contains(&y) { y } else { 64 },
             _ => unreachable!("{self:?} takes no integer operands"),
         }
     }

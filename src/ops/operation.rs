@@ -2,6 +2,8 @@
 //! nodes.
 
 use super::attributes::Attributes;
+use super::elementwise::Elementwise;
+use super::extension::elementwise::Extended;
 use super::operator::{Inputs, NamedOperator, Operator, Tensors, no_operator};
 use super::rows::{Along, Rows};
 use super::rule::OpRule;
@@ -218,6 +220,12 @@ operators! {
 named! {
     /// An operator of ONNX that the API lacks.
     Extension {
+        /// Element-wise operators.
+        Elementwise(extension::elementwise::Extended),
+        /// `LogSoftmax`.
+        LogSoftmax(extension::log_softmax::LogSoftmax),
+        /// `RotaryEmbedding`.
+        Rotate(extension::rotate::Rotate),
         /// `TopK`, without the values.
         TopK(extension::top_k::TopK),
     }
@@ -235,7 +243,23 @@ operators! {
     }
 }
 
+impl Extension {
+    /// Whether GPUs have a kernel for this operator.
+    pub fn is_for_gpus(&self) -> bool {
+        matches!(self, Extension::Elementwise(_))
+    }
+}
+
 impl Operation {
+    /// The operator, if it is an element-wise one of the API or of ONNX.
+    pub fn elementwise(&self) -> Option<Elementwise> {
+        match self {
+            Operation::Api(Op::Elementwise(op)) => Some(*op),
+            Operation::Extension(Extension::Elementwise(Extended(op))) => Some(*op),
+            _ => None,
+        }
+    }
+
     /// The operator `name` of the API or of ONNX with `attributes`.
     ///
     /// # Errors

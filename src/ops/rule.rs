@@ -18,6 +18,8 @@ pub enum Types {
 pub const ANY: Types = Types::OneOf(&DataType::ALL);
 /// The floating-point types.
 pub const FLOATS: Types = Types::OneOf(&[Float32, Float16]);
+/// The integer types.
+pub const INTEGERS: Types = Types::OneOf(&[Int32, Uint32, Int64, Uint64, Int8, Uint8]);
 /// The signed types.
 pub const SIGNED: Types = Types::OneOf(&[Float32, Float16, Int64, Int32, Int8]);
 /// The floating-point types and the integers of at least 32 bits.

@@ -1,9 +1,10 @@
 //! Compares the CPU with the oracle for every operator, data type and rank that the rules allow.
 
-use super::Op;
 use super::attributes::{Attribute, Attributes};
+use super::extension::elementwise::Extended;
 use super::rule::{OpRule, OperandRule, Types};
 use super::tensor::Tensor;
+use super::{NamedOperator, Op, Operation};
 use crate::dtype::{DataType, Number};
 use crate::ir::{Builder, Graph};
 use crate::shape::Descriptor;
@@ -204,9 +205,15 @@ fn build(rule: &OpRule, example: &Example, types: &BTreeMap<&'static str, DataTy
                 builder.add(super::elementwise::Elementwise::Add, vec![Some(abs[0]), Some(one)], "").expect("add")[0];
         }
     }
-    let outputs = builder
-        .add_named(rule.name, operands, example.attributes.clone(), "")
-        .unwrap_or_else(|error| panic!("{error} for {types:?} {:?}", example.shapes));
+    let outputs = match Extended::RULES.iter().any(|extended| extended.name == rule.name) {
+        true => {
+            let op = Operation::read(rule.name, example.attributes.clone()).expect("attributes of the operator");
+            let inputs = rule.operands.iter().flat_map(|operand| &operands[operand.name]).copied().map(Some);
+            builder.add_operation(op, inputs.collect(), String::new())
+        }
+        false => builder.add_named(rule.name, operands, example.attributes.clone(), ""),
+    };
+    let outputs = outputs.unwrap_or_else(|error| panic!("{error} for {types:?} {:?}", example.shapes));
     let named: Vec<_> = outputs.iter().enumerate().map(|(i, &id)| (format!("y{i}"), id)).collect();
     let tolerance = match builder.descriptor(outputs[0]).dtype {
         DataType::Float32 => FLOATS,
@@ -218,10 +225,15 @@ fn build(rule: &OpRule, example: &Example, types: &BTreeMap<&'static str, DataTy
     (builder.finish(named), tolerance)
 }
 
+/// The rules of the operators of the API, and of the element-wise ones of ONNX.
+pub fn rules() -> impl Iterator<Item = &'static OpRule> {
+    Op::rules().chain(Extended::RULES)
+}
+
 /// Calls `visit` with a small graph, and the tolerance of its result, for every data type and rank that the rules of
 /// the operators `names` allow.
 pub fn for_each_graph(names: impl Fn(&str) -> bool, mut visit: impl FnMut(Graph, Tolerance)) {
-    for rule in Op::rules().filter(|rule| names(rule.name)) {
+    for rule in rules().filter(|rule| names(rule.name)) {
         let (min, max) = rule.operands[0].ranks;
         for rank in min..=max {
             for types in choices(rule) {
@@ -250,7 +262,7 @@ fn sweep(names: impl Fn(&str) -> bool) {
 
 /// Operators with two or three operands, which have the most combinations of data types.
 fn has_many_choices(name: &str) -> bool {
-    let row = Op::rules().find(|rule| rule.name == name).expect("a rule of this name");
+    let row = rules().find(|rule| rule.name == name).expect("a rule of this name");
     row.operands.len() > 1
 }
 
@@ -278,7 +290,7 @@ fn integers_of_64_bits_are_exact() {
     let is_wide = |dtype: &DataType| [DataType::Int64, DataType::Uint64].contains(dtype);
     let mut random = Random::new(64);
     let mut checked = 0;
-    for rule in Op::rules() {
+    for rule in rules() {
         let rank = 3.clamp(rule.operands[0].ranks.0, rule.operands[0].ranks.1);
         for types in choices(rule).into_iter().filter(|types| types.values().any(is_wide)) {
             let mut example = example(rule, rank);

@@ -15,6 +15,7 @@ pub mod pool;
 pub mod reduce;
 pub mod remap;
 pub mod resample;
+pub mod rotate;
 pub mod rows;
 pub mod scatter;
 pub mod softmax;

@@ -1,4 +1,4 @@
-//! Softmax: `exp(x - max) / sum(exp(x - max))`.
+//! Softmax, `exp(x - max) / sum(exp(x - max))`, and its logarithm, `x - max - log(sum(exp(x - max)))`.
 //!
 //! Subtracting the maximum prevents overflow. A row or column with a NaN, or with only -infinity, becomes NaN, as in
 //! the formula. Exponentials below the smallest normal float count as 0. Sums of blocks are joined in float64.
@@ -16,6 +16,8 @@ pub struct SoftmaxRows<'a> {
     pub out: &'a mut [f32],
     /// Elements per row.
     pub columns: usize,
+    /// Whether to compute the logarithm.
+    pub log: bool,
 }
 
 impl Kernel for SoftmaxRows<'_> {
@@ -24,7 +26,7 @@ impl Kernel for SoftmaxRows<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         for (x, out) in self.x.chunks_exact(self.columns).zip(self.out.chunks_exact_mut(self.columns)) {
-            softmax_row(simd, x, out);
+            softmax_row(simd, x, out, self.log);
         }
     }
 }
@@ -33,12 +35,16 @@ impl Kernel for SoftmaxRows<'_> {
 const SUMMED: usize = 256;
 
 #[inline(always)]
-fn softmax_row<S: Simd>(simd: S, x: &[f32], out: &mut [f32]) {
+fn softmax_row<S: Simd>(simd: S, x: &[f32], out: &mut [f32], log: bool) {
     // A row of only -infinity becomes NaN here; one with a NaN or infinity does so below.
     let shift = -largest(simd, x);
     let mut sum = 0.0;
     for (x, out) in x.chunks(SUMMED).zip(out.chunks_mut(SUMMED)) {
         sum += powers(simd, x, shift, out) as f64;
+    }
+    if log {
+        let log = sum.ln() as f32;
+        return out.iter_mut().zip(x).for_each(|(out, x)| *out = (x + shift) - log);
     }
     let factor = (1.0 / sum) as f32;
     out.iter_mut().for_each(|out| *out *= factor);
@@ -56,6 +62,8 @@ pub struct SoftmaxColumns<'a> {
     pub rows: usize,
     /// Elements from one row to the next.
     pub stride: usize,
+    /// Whether to compute the logarithm.
+    pub log: bool,
 }
 
 impl Kernel for SoftmaxColumns<'_> {
@@ -63,7 +71,7 @@ impl Kernel for SoftmaxColumns<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let SoftmaxColumns { x, mut out, width, rows, stride } = self;
+        let SoftmaxColumns { x, mut out, width, rows, stride, log } = self;
         let (mut max, mut sums, mut factors) = ([f32::NEG_INFINITY; WIDTH], [0.0; WIDTH], [0.0; WIDTH]);
         for row in x.chunks(stride).take(rows) {
             for (max, &x) in max.iter_mut().zip(&row[..width]) {
@@ -74,6 +82,16 @@ impl Kernel for SoftmaxColumns<'_> {
             let powers = out.row(i);
             shifted(simd, &row[..width], &max, powers);
             sums.iter_mut().zip(&*powers).for_each(|(sum, &power)| *sum += power as f64);
+        }
+        if log {
+            factors.iter_mut().zip(&sums).for_each(|(log, &sum): (&mut f32, &f64)| *log = sum.ln() as f32);
+            for (i, row) in x.chunks(stride).take(rows).enumerate() {
+                let sums = max.iter().zip(&factors);
+                for ((out, x), (max, log)) in out.row(i).iter_mut().zip(&row[..width]).zip(sums) {
+                    *out = (x - max) - log;
+                }
+            }
+            return;
         }
         factors.iter_mut().zip(&sums).for_each(|(factor, &sum): (&mut f32, &f64)| *factor = (1.0 / sum) as f32);
         for i in 0..rows {

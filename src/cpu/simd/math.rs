@@ -23,7 +23,7 @@ const LN2_LOW: f32 = -0.000_212_194_44;
 
 /// `c[0] * x^n + ... + c[n]`.
 #[inline(always)]
-fn polynomial<S: Simd, const N: usize>(simd: S, x: f32, c: [f32; N]) -> f32 {
+pub(super) fn polynomial<S: Simd, const N: usize>(simd: S, x: f32, c: [f32; N]) -> f32 {
     let mut sum = c[0];
     for &c in &c[1..] {
         sum = simd.mul_add_scalar(sum, x, c);
@@ -33,7 +33,7 @@ fn polynomial<S: Simd, const N: usize>(simd: S, x: f32, c: [f32; N]) -> f32 {
 
 /// `a` if `condition`, else `b`: a bitwise select, which keeps the compiler from moving arithmetic behind a branch.
 #[inline(always)]
-fn select(condition: bool, a: f32, b: f32) -> f32 {
+pub(super) fn select(condition: bool, a: f32, b: f32) -> f32 {
     if condition { a } else { b }
 }
 
@@ -68,15 +68,21 @@ fn exp_falling<S: Simd>(simd: S, x: f32) -> f32 {
 /// `e^x`, within 2 ULP.
 #[inline(always)]
 pub fn exp<S: Simd>(simd: S, x: f32) -> f32 {
+    exp_scaled(simd, x, 0)
+}
+
+/// `e^x * 2^shift`, within 2 ULP, for a `shift` of 0 or -1.
+#[inline(always)]
+pub(super) fn exp_scaled<S: Simd>(simd: S, x: f32, shift: i32) -> f32 {
     // Beyond these bounds, the result is infinity or 0 in any case; NaN passes both selects.
-    let x = select(x > 89.0, 89.0, x);
+    let x = select(x > 90.0, 90.0, x);
     let x = select(x < -104.0, -104.0, x);
     // x = n ln 2 + r with |r| <= ln 2 / 2.
     let rounded = simd.mul_add_scalar(x, std::f32::consts::LOG2_E, ROUND);
     let y = exp_of_rest(simd, x, rounded - ROUND);
     // 2^n in two factors, because 2^128 and 2^-150 are not floats. The first product is exact, so a denormal result is
     // rounded once.
-    let n = (rounded.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
+    let n = (rounded.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32 - shift);
     let half = n >> 1;
     y * power_of_two(half) * power_of_two(n.wrapping_sub(half))
 }
@@ -397,6 +403,7 @@ periodic! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::simd::angles::*;
     use crate::cpu::simd::{Isa, Kernel};
 
     /// Runs one function in a loop over a slice, as kernels do.
@@ -419,6 +426,14 @@ mod tests {
                 "softplus" => each!(softplus),
                 "erf" => each!(erf),
                 "gelu" => each!(gelu),
+                "acos" => each!(acos),
+                "acosh" => each!(acosh),
+                "asin" => each!(asin),
+                "asinh" => each!(asinh),
+                "atan" => each!(atan),
+                "atanh" => each!(atanh),
+                "cosh" => each!(cosh),
+                "sinh" => each!(sinh),
                 "sin" => sin_slice(simd, self.1),
                 "cos" => cos_slice(simd, self.1),
                 "tan" => tan_slice(simd, self.1),
@@ -610,5 +625,23 @@ mod tests {
         check("cos", 2.0, (-1.0, 1.0), f64::cos, |_| true);
         check("tan", 2.0, ALL, f64::tan, |_| true);
         check("sin of one", 2.0, (-1.0, 1.0), f64::sin, |_| true);
+    }
+
+    #[test]
+    fn inverse_trigonometry() {
+        use std::f64::consts::{FRAC_PI_2, PI};
+        let limit = |x: f64| (x as f32).next_up();
+        check("atan", 3.0, (-limit(FRAC_PI_2), limit(FRAC_PI_2)), f64::atan, |_| true);
+        check("asin", 3.0, (-limit(FRAC_PI_2), limit(FRAC_PI_2)), f64::asin, |_| true);
+        check("acos", 3.0, (0.0, limit(PI)), f64::acos, |_| true);
+    }
+
+    #[test]
+    fn hyperbolic_functions() {
+        check("sinh", 3.0, ALL, f64::sinh, |_| true);
+        check("cosh", 3.0, (0.999_999, f32::INFINITY), f64::cosh, |_| true);
+        check("asinh", 3.0, ALL, libm::asinh, |_| true);
+        check("acosh", 3.0, (0.0, f32::INFINITY), f64::acosh, |_| true);
+        check("atanh", 3.0, ALL, libm::atanh, |_| true);
     }
 }

@@ -56,6 +56,7 @@ macro_rules! operations {
     };
 }
 
+pub mod angles;
 pub mod dot;
 pub mod math;
 #[cfg(target_arch = "aarch64")]

@@ -1,5 +1,7 @@
 //! Element-wise programs, run over blocks of elements that stay in the first-level cache.
 
+pub(super) use super::view::View;
+use super::view::{MAX_DIMENSIONS, read_view};
 use super::{Env, Run};
 use crate::cpu::kernels::elementwise as kernel;
 use crate::cpu::kernels::float::narrow;
@@ -17,15 +19,16 @@ use arrayvec::ArrayVec;
 use half::f16;
 
 /// Elements per block. A register then takes 2 to 4 KiB: the registers of a chain of operators fit into a first-level
-/// cache of 32 KiB, and selecting an operator's loop (some 5 ns) is cheap compared with its work (some 50 ns).
+/// cache of 32 KiB, and selecting an operator's loop (some 5 ns) is cheap compared with its work (some 50 ns). Blocks of
+/// programs that need no register may have any length.
 const SPAN: usize = 1024;
+/// The same for a program that has only elements of 1 byte.
+const SPAN_OF_BYTES: usize = 4 * SPAN;
 /// Bytes per register, whatever the type of its elements.
 pub(super) const REGISTER: usize = SPAN * 8;
 /// Rows of broadcast operands that are at least this long become separate blocks, and operands are read in place;
 /// shorter rows are gathered into registers.
 const MIN_ROW: usize = 256;
-/// Maximum dimensions of a program.
-const MAX_DIMENSIONS: usize = 16;
 
 /// One number per dimension of a program.
 pub(super) type Axes = ArrayVec<usize, MAX_DIMENSIONS>;
@@ -41,6 +44,8 @@ pub struct ElementwiseStep {
     /// Blocks do not cross a multiple of this many elements.
     row: usize,
     registers: usize,
+    /// The most elements per block.
+    span: usize,
     /// Cost per element, for the split over threads.
     cost: usize,
     /// Whether operand 0 is computed in place, see [`run_in_place`](Self::run_in_place).
@@ -76,6 +81,8 @@ enum Location {
     Register(usize),
     /// The memory of an operand.
     Operand(usize),
+    /// The one element of an operand for all elements of a block.
+    Element(usize),
     /// The memory of the output.
     Output,
 }
@@ -113,71 +120,10 @@ struct Compute {
     operands: [Location; 3],
     /// Data types of the operands.
     types: [DataType; 3],
-    /// Whether all elements of the second operand are equal within a block.
-    uniform: bool,
+    /// An operand with one element for the block, which is added to the result.
+    shift: Option<usize>,
     dtype: DataType,
     out: Location,
-}
-
-/// The dimensions of the output, with the strides of one operand in elements; 0 where it repeats. Neighboring
-/// dimensions are merged if possible.
-pub(super) struct View(Vec<Axis>);
-
-/// A dimension of a view.
-struct Axis {
-    dim: usize,
-    stride: usize,
-}
-
-impl View {
-    /// Creates the view from dimensions and strides, and merges them.
-    pub fn new(dims: &[usize], strides: &[usize]) -> View {
-        let mut view = View(Vec::new());
-        view.resize(dims, strides);
-        view
-    }
-
-    /// Becomes the view of these dimensions and strides, in the memory that it has.
-    fn resize(&mut self, dims: &[usize], strides: &[usize]) {
-        let View(axes) = self;
-        axes.clear();
-        axes.reserve_exact(dims.iter().filter(|dim| **dim != 1).count().max(1));
-        for (&dim, &stride) in dims.iter().zip(strides).filter(|(dim, _)| **dim != 1) {
-            match axes.last_mut() {
-                Some(last) if last.stride == stride * dim => *last = Axis { dim: last.dim * dim, stride },
-                _ => axes.push(Axis { dim, stride }),
-            }
-        }
-        if axes.is_empty() {
-            axes.push(Axis { dim: 1, stride: 1 });
-        }
-    }
-
-    /// Whether a single stride leads from each element to the next.
-    fn is_single(&self) -> bool {
-        self.0.len() == 1
-    }
-
-    /// The maximum length of runs with a single stride, and that stride.
-    pub fn inner(&self) -> (usize, usize) {
-        let Axis { dim, stride } = self.0[self.0.len() - 1];
-        (dim, stride)
-    }
-
-    /// All dimensions but the last one, with their indices.
-    fn outer(&self) -> impl DoubleEndedIterator<Item = (usize, &Axis)> {
-        self.0[..self.0.len() - 1].iter().enumerate()
-    }
-
-    /// The position in the operand for the element at `index` of the output.
-    pub fn offset(&self, mut index: usize) -> usize {
-        let mut offset = 0;
-        for Axis { dim, stride } in self.0[1..].iter().rev() {
-            offset += index % dim * stride;
-            index /= dim;
-        }
-        offset + index * self.0[0].stride
-    }
 }
 
 /// The dimensions of a program with this output.
@@ -244,11 +190,18 @@ impl ElementwiseStep {
     ) -> ElementwiseStep {
         let cost = program.instructions.iter().map(|instruction| cost(&instruction.op)).sum();
         let (actions, operands) = (Box::default(), operands.into_boxed_slice());
-        let mut step = ElementwiseStep { actions, registers: 0, operands, output, row: 0, cost, in_place };
+        let mut step = ElementwiseStep { actions, registers: 0, span: SPAN, operands, output, row: 0, cost, in_place };
         step.measure(dims);
         let mut build = RegisterAllocator::new(program, &step.operands, in_place);
         program.instructions.iter().enumerate().for_each(|(index, _)| build.instruction(index));
         (step.actions, step.registers) = (build.actions.into(), build.registers);
+        let results = program.instructions.iter().map(|instruction| instruction.dtype);
+        let mut types = step.operands.iter().map(|operand| operand.dtype).chain(results);
+        step.span = match (step.registers, types.all(|dtype| dtype.size() == 1)) {
+            (0, _) => usize::MAX,
+            (_, true) => SPAN_OF_BYTES,
+            _ => SPAN,
+        };
         step
     }
 
@@ -303,7 +256,7 @@ impl ElementwiseStep {
         let end = at + values.len();
         let (first, mut at, mut rest) = (at, at, values);
         while at < end {
-            let len = SPAN.min(self.row - at % self.row).min(end - at);
+            let len = self.span.min(self.row - at % self.row).min(end - at);
             let (values, tail) = rest.split_at_mut(len);
             elements_mut(&mut registers[..len * size_of::<f32>()]).copy_from_slice(values);
             let block = Span { step: self, isa, io, shift, at, len };
@@ -319,6 +272,8 @@ fn cost(op: &Elementwise) -> usize {
     match op {
         E::Pow => 128,
         E::Erf | E::Exp | E::Log | E::Sigmoid | E::Silu | E::Tanh | E::Softplus | E::Gelu | E::Elu { .. } => 32,
+        E::Acos | E::Acosh | E::Asin | E::Asinh | E::Atan | E::Atanh | E::Cosh | E::Sinh => 32,
+        E::Swish { .. } | E::TanhGelu => 32,
         E::Sin | E::Cos | E::Tan | E::Quantize | E::Div => 16,
         _ => 8,
     }
@@ -333,6 +288,8 @@ struct RegisterAllocator<'a> {
     /// For each value, the last instruction that reads it.
     last_use: Vec<usize>,
     places: Vec<Option<Location>>,
+    /// The instruction that the one before it computes along with its own.
+    absorbed: Option<usize>,
     free: Vec<usize>,
     registers: usize,
     actions: Vec<Action>,
@@ -357,7 +314,7 @@ impl<'a> RegisterAllocator<'a> {
             places[0] = Some(Location::Register(0));
         }
         let registers = in_place as usize;
-        RegisterAllocator { program, operands, origin, last_use, places, free, registers, actions }
+        RegisterAllocator { program, operands, origin, last_use, places, absorbed: None, free, registers, actions }
     }
 
     fn register(&mut self) -> usize {
@@ -399,29 +356,67 @@ impl<'a> RegisterAllocator<'a> {
         place
     }
 
-    fn instruction(&mut self, index: usize) {
-        let (program, result) = (self.program, self.program.inputs + index);
+    /// Whether `value` is an operand with one float for a whole block.
+    fn is_uniform(&self, value: usize) -> bool {
+        self.operands
+            .get(value)
+            .is_some_and(|operand| operand.dtype.is_float() && matches!(operand.when, Some(When::Once | When::Row)))
+    }
+
+    /// The sources of an instruction, and whether the second one is [uniform](Self::is_uniform) and its operator takes
+    /// it as a number.
+    fn sources(&self, index: usize) -> (Vec<usize>, bool) {
+        let instruction = &self.program.instructions[index];
+        let mut sources: Vec<usize> = instruction.operands.iter().map(|&value| self.origin[value]).collect();
+        let [a, b] = sources[..] else { return (sources, false) };
+        if matches!(instruction.op, E::Add | E::Mul) && self.is_uniform(a) {
+            sources = vec![b, a];
+        }
+        let takes_number = instruction.dtype.is_float() && !instruction.op.is_test();
+        let is_uniform = takes_number && self.is_uniform(sources[1]);
+        (sources, is_uniform)
+    }
+
+    /// If the instruction after the one at `index` adds a number to that one's result, a product that nothing else
+    /// reads: that instruction, and the operand with the number.
+    fn shift_of(&self, index: usize) -> Option<(usize, usize)> {
+        let (next, result) = (index + 1, self.program.inputs + index);
+        let [product, sum] = self.program.instructions.get(index..index + 2)? else { return None };
+        let is_exact = product.dtype == DataType::Float32 && sum.dtype == DataType::Float32;
+        if (product.op, sum.op) != (E::Mul, E::Add) || !is_exact || self.last_use[result] != next {
+            return None;
+        }
+        let (sources, is_uniform) = self.sources(next);
+        (is_uniform && sources[0] == result).then_some((next, sources[1]))
+    }
+
+    fn instruction(&mut self, mut index: usize) {
+        let program = self.program;
         let instruction = &program.instructions[index];
-        if self.origin[result] != result {
+        if self.origin[program.inputs + index] != program.inputs + index || self.absorbed == Some(index) {
             return;
         }
         let (mut operands, mut types) = ([Location::Output; 3], [instruction.dtype; 3]);
-        let sources: Vec<usize> = instruction.operands.iter().map(|&value| self.origin[value]).collect();
+        let (sources, is_uniform) = self.sources(index);
         for (i, &source) in sources.iter().enumerate() {
-            (operands[i], types[i]) = (self.read(source), self.dtype(source));
+            let place = if i == 1 && is_uniform { Location::Element(source) } else { self.read(source) };
+            (operands[i], types[i]) = (place, self.dtype(source));
         }
+        let shift = self.shift_of(index).filter(|_| is_uniform);
+        if let Some((next, _)) = shift {
+            (index, self.absorbed) = (next, Some(next));
+        }
+        let result = program.inputs + index;
         let is_last = index + 1 == program.instructions.len();
         let out = match instruction.dtype {
             dtype if is_last && dtype != DataType::Float16 => Location::Output,
             _ => Location::Register(self.register()),
         };
-        let second = sources.get(1).filter(|&&source| source < program.inputs);
-        let uniform = second.is_some_and(|&source| matches!(self.operands[source].when, Some(When::Once | When::Row)));
         self.actions.push(Action::Compute(Compute {
             op: instruction.op,
             operands,
             types,
-            uniform,
+            shift: shift.map(|(_, operand)| operand),
             dtype: instruction.dtype,
             out,
         }));
@@ -434,7 +429,7 @@ impl<'a> RegisterAllocator<'a> {
             _ => {}
         }
         for (i, &source) in sources.iter().enumerate() {
-            if let (Location::Register(register), true) = (operands[i], self.last_use[source] == index)
+            if let (Location::Register(register), true) = (operands[i], self.last_use[source] <= index)
                 && !sources[..i].contains(&source)
             {
                 self.free.push(register);
@@ -462,7 +457,7 @@ impl Run for ElementwiseStep {
             let end = first + out.len() / size;
             let (mut at, mut rest) = (first, out);
             while at < end {
-                let len = SPAN.min(self.row - at % self.row).min(end - at);
+                let len = self.span.min(self.row - at % self.row).min(end - at);
                 let (out, tail) = rest.split_at_mut(len * size);
                 let block = Span { step: self, isa: env.isa, io, shift: 0, at, len };
                 block.run(at == first, at == first || at.is_multiple_of(self.row), registers, out);
@@ -510,6 +505,26 @@ macro_rules! with_lane {
                 $body
             }
             dtype => with_integer!(dtype, $T => $body),
+        }
+    };
+}
+
+/// Runs `$body` with `$T` bound to the unsigned integers of the size of `$dtype` in registers.
+macro_rules! with_bits {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            DataType::Int8 | DataType::Uint8 => {
+                type $T = u8;
+                $body
+            }
+            DataType::Int64 | DataType::Uint64 => {
+                type $T = u64;
+                $body
+            }
+            _ => {
+                type $T = u32;
+                $body
+            }
         }
     };
 }
@@ -595,10 +610,20 @@ impl Span<'_> {
                 When::Always => read_view(self.isa, view, x, self.at, &mut register[..self.len]),
                 When::Row | When::Once => {
                     let value = x[view.offset(self.at)].lane();
-                    register[..SPAN].fill(value);
+                    register[..self.step.span.min(self.step.row)].fill(value);
                 }
             }
         });
+    }
+
+    /// The float of an operand that has one for the whole block.
+    fn element(&self, operand: usize) -> f32 {
+        let Operand { dtype, view, .. } = &self.step.operands[operand];
+        let at = view.offset(self.at);
+        match dtype {
+            DataType::Float16 => self.io.input::<f16>(operand + self.shift)[at].lane(),
+            _ => self.io.input::<f32>(operand + self.shift)[at],
+        }
     }
 
     fn compute(&self, compute: &Compute, registers: Registers, out: &mut [u8]) {
@@ -609,7 +634,7 @@ impl Span<'_> {
             E::Cast { to } => with_lane!(types[0], T => with_lane!(*to, U => {
                 kernel::cast::<T, U>(self.isa, operands.get(0), operands.out(out));
             })),
-            E::Where => with_lane!(*dtype, T => {
+            E::Where => with_bits!(*dtype, T => {
                 let (yes, no) = (operands.get(1), operands.get(2));
                 kernel::select::<T>(self.isa, operands.get(0), yes, no, operands.out(out));
             }),
@@ -633,13 +658,20 @@ impl Span<'_> {
 
     /// Computes operators whose operands and output have the same type.
     fn arithmetic(&self, compute: &Compute, operands: Operands, out: &mut [u8]) {
-        let Compute { op, operands: places, dtype, uniform, .. } = compute;
+        let Compute { op, operands: places, dtype, shift, .. } = compute;
+        if let Location::Element(operand) = places[1] {
+            let (x, y, out) = (operands.get(0), self.element(operand), operands.out(out));
+            return match shift {
+                Some(shift) => kernel::scale_and_shift(self.isa, x, y, self.element(*shift), out),
+                None => kernel::binary_float_uniform(self.isa, *op, x, y, out),
+            };
+        }
         let unary = places[1] == Location::Output;
         match (dtype.is_float(), unary) {
             (true, true) => kernel::unary_float(self.isa, *op, operands.get(0), operands.out(out)),
             (true, false) => {
                 let (x, y) = (operands.get(0), operands.get(1));
-                kernel::binary_float(self.isa, *op, x, y, *uniform, operands.out(out));
+                kernel::binary_float(self.isa, *op, x, y, operands.out(out));
             }
             (false, true) => with_integer!(*dtype, T => {
                 kernel::unary_integer::<T>(self.isa, *op, operands.get(0), operands.out(out));
@@ -669,7 +701,7 @@ impl<'a> Operands<'a> {
                 let start = step.operands[operand].view.offset(at);
                 &io.input(operand + shift)[start..start + len]
             }
-            Location::Output => unreachable!("nothing reads the output"),
+            Location::Element(_) | Location::Output => unreachable!("no operator reads these as a slice"),
         }
     }
 
@@ -684,73 +716,6 @@ fn round_to_half(isa: Isa, values: &mut [f32]) {
     let halves = &mut halves[..values.len()];
     narrow(isa, values, halves);
     f16::copy(isa, halves, values);
-}
-
-/// Reads the elements of `x` through `view`, starting at the output's position `at`.
-fn read_view<T: Stored>(isa: Isa, view: &View, x: &[T], at: usize, out: &mut [T::Lane]) {
-    let (inner, stride) = view.inner();
-    let column = at % inner;
-    if let [Axis { stride: 0, .. }, Axis { stride: 1, .. }] = view.0[..] {
-        return repeat(isa, &x[..inner], column, out);
-    }
-    let mut rows = ViewRows::new(view, at / inner);
-    let (mut done, mut start) = (0, column);
-    while done < out.len() {
-        let run = (inner - start).min(out.len() - done);
-        let (from, out) = (rows.offset + start * stride, &mut out[done..done + run]);
-        match stride {
-            0 => out.fill(x[from].lane()),
-            1 => T::copy(isa, &x[from..from + run], out),
-            _ => out.iter_mut().zip(x[from..].iter().step_by(stride)).for_each(|(out, x)| *out = x.lane()),
-        }
-        (done, start) = (done + run, 0);
-        rows.advance();
-    }
-}
-
-/// Fills `out` by cycling through the elements of `x`, starting at index `start`.
-fn repeat<T: Stored>(isa: Isa, x: &[T], start: usize, out: &mut [T::Lane]) {
-    let head = (x.len() - start).min(out.len());
-    let period = x.len().min(out.len());
-    T::copy(isa, &x[start..start + head], &mut out[..head]);
-    T::copy(isa, &x[..period - head], &mut out[head..period]);
-    let mut filled = period;
-    while filled < out.len() {
-        let more = filled.min(out.len() - filled);
-        out.copy_within(..more, filled);
-        filled += more;
-    }
-}
-
-/// Iterates over all dimensions of a view except the last one.
-struct ViewRows<'a> {
-    view: &'a View,
-    index: [usize; MAX_DIMENSIONS],
-    offset: usize,
-}
-
-impl<'a> ViewRows<'a> {
-    fn new(view: &'a View, mut row: usize) -> ViewRows<'a> {
-        let (mut index, mut offset) = ([0; MAX_DIMENSIONS], 0);
-        for (axis, Axis { dim, stride }) in view.outer().rev() {
-            index[axis] = row % dim;
-            row /= dim;
-            offset += index[axis] * stride;
-        }
-        ViewRows { view, index, offset }
-    }
-
-    fn advance(&mut self) {
-        for (axis, Axis { dim, stride }) in self.view.outer().rev() {
-            self.index[axis] += 1;
-            self.offset += stride;
-            if self.index[axis] < *dim {
-                return;
-            }
-            self.index[axis] = 0;
-            self.offset -= dim * stride;
-        }
-    }
 }
 
 #[cfg(test)]

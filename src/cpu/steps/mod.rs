@@ -30,9 +30,11 @@ pub mod copy;
 pub mod gather;
 pub mod remap;
 pub mod resample2d;
+pub mod rotate;
 pub mod scatter;
 pub mod top_k;
 pub mod triangular;
+pub mod view;
 
 use super::arena::Arena;
 use super::memory::Io;

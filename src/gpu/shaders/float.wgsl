@@ -39,8 +39,11 @@ fn round_even_f32(x: f32) -> f32 {
 fn power_of_two(n: i32) -> f32 { return bitcast<f32>(bitcast<u32>(n + 127) << 23u); }
 
 // e^(high + low), with a small correction low.
-fn exp_sum(high: f32, low: f32) -> f32 {
-  let x = clamp(high, -104.0, 89.0);
+fn exp_sum(high: f32, low: f32) -> f32 { return exp_scaled(high, low, 0); }
+
+// The same, times 2^shift for a shift of 0 or -1.
+fn exp_scaled(high: f32, low: f32, shift: i32) -> f32 {
+  let x = clamp(high, -104.0, 90.0);
   let n = i32(round(x * LOG2_E));
   let r = fma(f32(n), -LN2_LOW, fma(f32(n), -LN2_HIGH, x)) + low;
   var p = fma(0.0013926251, r, 0.008363233);
@@ -48,8 +51,8 @@ fn exp_sum(high: f32, low: f32) -> f32 {
   p = fma(p, r, 0.16666577);
   p = fma(p, r, 0.5);
   let y = fma(r * r, p, r) + 1.0;
-  let half = n >> 1u;
-  return select(y * power_of_two(half) * power_of_two(n - half), high, is_nan(high));
+  let half = (n + shift) >> 1u;
+  return select(y * power_of_two(half) * power_of_two(n + shift - half), high, is_nan(high));
 }
 
 fn exp_f32(x: f32) -> f32 { return exp_sum(x, 0.0); }
@@ -361,3 +364,120 @@ fn tan_f32(x: f32) -> f32 {
 }
 
 fn softsign_f32(x: f32) -> f32 { return x / (1.0 + abs(x)); }
+
+// The inverse trigonometric and the hyperbolic functions mirror those of src/cpu/simd/angles.rs.
+// atan(x) for |x| <= 1
+fn atan_near(x: f32) -> f32 {
+  let s = x * x;
+  var p = fma(-0.00238699722, s, 0.0135077713);
+  p = fma(p, s, -0.0358715393);
+  p = fma(p, s, 0.0625016913);
+  p = fma(p, s, -0.0865688026);
+  p = fma(p, s, 0.110337645);
+  p = fma(p, s, -0.142785683);
+  p = fma(p, s, 0.199997395);
+  p = fma(p, s, -0.333333313);
+  return fma(x * s, p, x);
+}
+// asin(x) for |x| <= 1/2
+fn asin_near(x: f32) -> f32 {
+  let s = x * x;
+  var p = fma(0.0336908475, s, 0.0171492379);
+  p = fma(p, s, 0.0311006624);
+  p = fma(p, s, 0.0445994027);
+  p = fma(p, s, 0.0750009418);
+  p = fma(p, s, 0.166666657);
+  return fma(x * s, p, x);
+}
+// asinh(x) for |x| <= 1/2
+fn asinh_near(x: f32) -> f32 {
+  let s = x * x;
+  var p = fma(0.00993650407, s, -0.0205267929);
+  p = fma(p, s, 0.0301561784);
+  p = fma(p, s, -0.0446300209);
+  p = fma(p, s, 0.0749997273);
+  p = fma(p, s, -0.166666672);
+  return fma(x * s, p, x);
+}
+// atanh(x) for |x| <= 1/2
+fn atanh_near(x: f32) -> f32 {
+  let s = x * x;
+  var p = fma(0.157517806, s, 0.0649348944);
+  p = fma(p, s, 0.114698753);
+  p = fma(p, s, 0.142639801);
+  p = fma(p, s, 0.200004727);
+  p = fma(p, s, 0.333333313);
+  return fma(x * s, p, x);
+}
+// sinh(x) for |x| <= 1
+fn sinh_near(x: f32) -> f32 {
+  let s = x * x;
+  var p = fma(2.80628024e-6, s, 0.000198381022);
+  p = fma(p, s, 0.00833333936);
+  p = fma(p, s, 0.166666672);
+  return fma(x * s, p, x);
+}
+
+// pi / 2 - y
+fn complement(y: f32) -> f32 { return 1.5707964 + (-4.3711388e-8 - y); }
+
+fn atan_f32(x: f32) -> f32 {
+  let a = abs(x);
+  let y = atan_near(select(a, 1.0 / a, a > 1.0));
+  return select(with_sign(select(y, complement(y), a > 1.0), x), x, is_nan(x));
+}
+
+fn asin_f32(x: f32) -> f32 {
+  let a = abs(x);
+  let y = asin_near(select(a, sqrt(max(0.5 * (1.0 - a), 0.0)), a > 0.5));
+  return select(with_sign(select(y, complement(2.0 * y), a > 0.5), x), nan(), a > 1.0 || is_nan(x));
+}
+
+fn acos_f32(x: f32) -> f32 {
+  let a = abs(x);
+  let y = asin_near(select(x, sqrt(max(0.5 * (1.0 - a), 0.0)), a > 0.5));
+  let far = select(2.0 * y, 2.0 * complement(y), x < 0.0);
+  return select(select(complement(y), far, a > 0.5), nan(), a > 1.0 || is_nan(x));
+}
+
+// log(x + root), where root is about x if x is huge
+fn log_of_sum(x: f32, root: f32) -> f32 {
+  let huge = x > 4096.0;
+  return log_f32(select(x + root, x, huge)) + select(0.0, 0.69314718, huge);
+}
+
+fn asinh_f32(x: f32) -> f32 {
+  let a = abs(x);
+  let b = min(a, 4096.0);
+  let y = select(log_of_sum(a, sqrt(fma(b, b, 1.0))), asinh_near(b), a < 0.5);
+  return select(with_sign(y, x), x, is_nan(x));
+}
+
+fn acosh_f32(x: f32) -> f32 {
+  let t = clamp(x - 1.0, 0.0, 4096.0);
+  let y = select(log_of_sum(x, sqrt(t * (t + 2.0))), 2.0 * asinh_near(sqrt(0.5 * t)), t < 0.5);
+  return select(nan(), y, x >= 1.0);
+}
+
+fn atanh_f32(x: f32) -> f32 {
+  let a = abs(x);
+  let y = select(0.5 * log_f32((1.0 + a) / (1.0 - a)), atanh_near(a), a < 0.5);
+  return select(with_sign(select(y, infinity(), a == 1.0), x), nan(), a > 1.0 || is_nan(x));
+}
+
+fn sinh_f32(x: f32) -> f32 {
+  let a = abs(x);
+  let half = exp_scaled(a, 0.0, -1);
+  let y = select(half - 0.25 / half, sinh_near(a), a < 1.0);
+  return select(with_sign(y, x), x, is_nan(x));
+}
+
+fn cosh_f32(x: f32) -> f32 {
+  let half = exp_scaled(abs(x), 0.0, -1);
+  return select(half + 0.25 / half, x, is_nan(x));
+}
+
+fn swish_f32(x: f32, argument: f32) -> f32 {
+  let gate = sigmoid_f32(argument);
+  return select(x * gate, -0.0, gate == 0.0);
+}

@@ -57,6 +57,11 @@ fn min_i64(a: i64, b: i64) -> i64 { return select(b, a, a < b); }
 fn max_u64(a: u64, b: u64) -> u64 { return select(b, a, a > b); }
 fn min_u64(a: u64, b: u64) -> u64 { return select(b, a, a < b); }
 
+fn shift_left_u64(x: u64, by: u64) -> u64 { return select(x << u32(by & 63lu), 0lu, by > 63lu); }
+fn shift_right_u64(x: u64, by: u64) -> u64 { return select(x >> u32(by & 63lu), 0lu, by > 63lu); }
+fn shift_left_i64(x: i64, by: i64) -> i64 { return i64(shift_left_u64(u64(x), u64(by))); }
+fn shift_right_i64(x: i64, by: i64) -> i64 { return x >> u32(min_u64(u64(by), 63lu)); }
+
 fn i64_from_words(low: u32, high: u32) -> i64 { return i64(u64_from_words(low, high)); }
 fn u64_from_words(low: u32, high: u32) -> u64 { return u64(low) | (u64(high) << 32u); }
 

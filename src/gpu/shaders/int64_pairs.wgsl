@@ -81,6 +81,22 @@ fn pow_i64(base: vec2<u32>, exponent: vec2<u32>) -> vec2<u32> {
   return select(vec2<u32>(0u), minus_one, equal_u64(base, minus_one));
 }
 
+// A word's shift by 32 bits is undefined: splits it into two.
+fn shift_left_u64(x: vec2<u32>, by: vec2<u32>) -> vec2<u32> {
+  if (by.y != 0u || by.x > 63u) { return vec2<u32>(0u); }
+  if (by.x > 31u) { return vec2<u32>(0u, x.x << (by.x & 31u)); }
+  return vec2<u32>(x.x << by.x, (x.y << by.x) | ((x.x >> 1u) >> (31u - by.x)));
+}
+fn shift_right_u64(x: vec2<u32>, by: vec2<u32>) -> vec2<u32> {
+  if (by.y != 0u || by.x > 63u) { return vec2<u32>(0u); }
+  if (by.x > 31u) { return vec2<u32>(x.y >> (by.x & 31u), 0u); }
+  return vec2<u32>((x.x >> by.x) | ((x.y << 1u) << (31u - by.x)), x.y >> by.x);
+}
+fn shift_left_i64(x: vec2<u32>, by: vec2<u32>) -> vec2<u32> { return shift_left_u64(x, by); }
+fn shift_right_i64(x: vec2<u32>, by: vec2<u32>) -> vec2<u32> {
+  return select(shift_right_u64(x, by), ~shift_right_u64(~x, by), is_negative(x));
+}
+
 fn i64_from_words(low: u32, high: u32) -> vec2<u32> { return vec2<u32>(low, high); }
 fn u64_from_words(low: u32, high: u32) -> vec2<u32> { return vec2<u32>(low, high); }
 

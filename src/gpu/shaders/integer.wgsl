@@ -55,6 +55,13 @@ fn pow_u32(base: u32, exponent: u32) -> u32 {
   return result;
 }
 
+fn shift_left_u32(x: u32, by: u32) -> u32 { return select(x << (by & 31u), 0u, by > 31u); }
+fn shift_right_u32(x: u32, by: u32) -> u32 { return select(x >> (by & 31u), 0u, by > 31u); }
+fn shift_left_i32(x: i32, by: i32) -> i32 {
+  return bitcast<i32>(shift_left_u32(bitcast<u32>(x), bitcast<u32>(by)));
+}
+fn shift_right_i32(x: i32, by: i32) -> i32 { return x >> min(bitcast<u32>(by), 31u); }
+
 fn add_f32(a: f32, b: f32) -> f32 { return a + b; }
 fn sub_f32(a: f32, b: f32) -> f32 { return a - b; }
 fn mul_f32(a: f32, b: f32) -> f32 { return a * b; }

@@ -10,6 +10,7 @@ use crate::onnx::import::Value;
 use crate::onnx::ops::generate::{counted, places};
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::elementwise::Elementwise as E;
+use crate::ops::extension::rotate::Rotate;
 use crate::ops::pad::Pad;
 use crate::ops::reduce::ReduceKind;
 use crate::shape::broadcast;
@@ -379,8 +380,12 @@ pub fn rotated(call: &mut Call, x: OperandId, rotation: Rotation) -> Step<Operan
     if half == 0 || width > shape[axis] {
         return Err(Refusal(format!("{width} of {} features cannot be rotated", shape[axis])));
     }
-    // Rounds sums of float16 products only once.
     let dtype = call.dtype(x);
+    if call.has_extensions() && shape.len() == 4 {
+        let [cos, sin] = [call.cast(rotation.cos, dtype)?, call.cast(rotation.sin, dtype)?];
+        return call.emit(Rotate { interleaved: rotation.interleaved }, &[x, cos, sin]);
+    }
+    // Rounds sums of float16 products only once.
     let mut wide = |operand: OperandId| call.cast(operand, DataType::Float32);
     let rotation = Rotation { cos: wide(rotation.cos)?, sin: wide(rotation.sin)?, ..rotation };
     let turning = call.slice_axis(x, axis, 0u32, width)?;

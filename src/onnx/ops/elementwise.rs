@@ -44,7 +44,7 @@ pub fn is_unsigned(dtype: DataType) -> bool {
 
 /// Translates an operator equivalent to `op`.
 pub fn unary(call: &mut Call, op: E) -> Outcome {
-    map(call, |call, x| call.emit(op, &[x]))
+    map(call, |call, x| call.emit(op.into_operation(), &[x]))
 }
 
 /// Like [`unary`], for an operator that is the identity on unsigned types, which WebNN's operator does not accept.
@@ -59,7 +59,7 @@ pub fn binary(call: &mut Call, op: E) -> Outcome {
         return Ok(vec![empty]);
     }
     let (a, b) = (call.input(0)?, call.input(1)?);
-    let output = call.emit(op, &[a, b]);
+    let output = call.emit(op.into_operation(), &[a, b]);
     call.one(output)
 }
 

@@ -12,6 +12,7 @@ use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::arg_min_max::{ArgAttributes, ArgMinMax};
 use crate::ops::cumulative_sum::CumulativeSum;
 use crate::ops::elementwise::Elementwise as E;
+use crate::ops::extension::log_softmax::LogSoftmax;
 use crate::ops::pad::Pad;
 use crate::ops::reduce::{ReduceKind, reduced_shape};
 use crate::ops::reverse::Reverse;
@@ -184,8 +185,12 @@ fn along(call: &mut Call, f: fn(&mut Call, OperandId, u32) -> Step<OperandId>) -
     call.one(output)
 }
 
-/// `x - log(sum(exp(x)))`. Subtracts the maximum from `x` first, to keep large numbers from canceling.
+/// `x - log(sum(exp(x)))`. Where there is no kernel for it, subtracts the maximum from `x` first, to keep large numbers
+/// from canceling.
 fn log_softmax(call: &mut Call, x: OperandId, axis: u32) -> Step<OperandId> {
+    if call.has_extensions() {
+        return call.emit(LogSoftmax { axis }, &[x]);
+    }
     let max = call.reduce(ReduceKind::Max, x, &[axis], true)?;
     let shifted = call.sub(x, max)?;
     let sum = call.reduce(ReduceKind::LogSumExp, shifted, &[axis], true)?;

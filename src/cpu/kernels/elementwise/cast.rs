@@ -24,7 +24,7 @@ macro_rules! converts {
 }
 
 converts! {
-    f32 => f32 i32 u32 i64 u64;
+    f32 => f32;
     i32 => f32 i32 u32 i64 u64 i8 u8;
     u32 => f32 i32 u32 i64 u64 i8 u8;
     i64 => f32 i32 u32 i64 u64 i8 u8;
@@ -33,19 +33,32 @@ converts! {
     u8 => f32 i32 u32 i64 u64 i8 u8;
 }
 
-impl Convert<i8> for f32 {
-    #[inline(always)]
-    fn convert(self) -> i8 {
-        // Two steps: only the conversion to the wider type vectorizes.
-        (self as i32).clamp(-128, 127) as i8
-    }
+/// Conversions from float32: `as` computes the same, but is not vectorized. Each clamps to the floats whose integers
+/// the type `$lane` holds, then converts without a check; `$beyond` and more become its largest integer.
+macro_rules! truncates {
+    ($($to:ty: $lane:ty, $min:expr, $max:expr $(, $beyond:expr)?;)*) => {$(
+        impl Convert<$to> for f32 {
+            #[inline(always)]
+            fn convert(self) -> $to {
+                let x = if self.is_nan() { 0.0 } else { self };
+                let x = if x > $min { x } else { $min };
+                let x = if x < $max { x } else { $max };
+                // SAFETY: `x` is a number between `$min` and `$max`, whose integers `$lane` can represent.
+                let integer = unsafe { x.to_int_unchecked::<$lane>() };
+                $(let integer = if self >= $beyond { <$lane>::MAX } else { integer };)?
+                integer as $to
+            }
+        }
+    )*};
 }
 
-impl Convert<u8> for f32 {
-    #[inline(always)]
-    fn convert(self) -> u8 {
-        (self as i32).clamp(0, 255) as u8
-    }
+truncates! {
+    i8: i32, -128.0, 127.0;
+    u8: i32, 0.0, 255.0;
+    i32: i32, -2_147_483_648.0, 2_147_483_520.0, 2_147_483_648.0;
+    u32: u32, 0.0, 4_294_967_040.0, 4_294_967_296.0;
+    i64: i64, -9_223_372_036_854_775_808.0, 9_223_371_487_098_961_920.0, 9_223_372_036_854_775_808.0;
+    u64: u64, 0.0, 18_446_742_974_197_923_840.0, 18_446_744_073_709_551_616.0;
 }
 
 /// `out[i] = x[i]`, converted.

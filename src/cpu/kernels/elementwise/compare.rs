@@ -21,8 +21,29 @@ pub fn test_float(isa: Isa, op: Elementwise, x: &[f32], out: &mut [u8]) {
     isa.run(TestFloat { op, x, out });
 }
 
+/// The bits of elements, of any type of this size.
+pub trait Bits: Element {
+    /// `yes` if `condition` is not 0, otherwise `no`.
+    fn choose(condition: u8, yes: Self, no: Self) -> Self;
+}
+
+macro_rules! bits {
+    ($($type:ty)*) => {$(
+        impl Bits for $type {
+            #[inline(always)]
+            fn choose(condition: u8, yes: $type, no: $type) -> $type {
+                // A mask is computed in vectors, a comparison that chooses is not.
+                let mask = (condition.min(1) as $type).wrapping_neg();
+                (yes & mask) | (no & !mask)
+            }
+        }
+    )*};
+}
+
+bits! { u8 u32 u64 }
+
 /// `out[i] = if condition[i] != 0 { yes[i] } else { no[i] }`.
-pub fn select<T: Element>(isa: Isa, condition: &[u8], yes: &[T], no: &[T], out: &mut [T]) {
+pub fn select<T: Bits>(isa: Isa, condition: &[u8], yes: &[T], no: &[T], out: &mut [T]) {
     isa.run(Select { condition, yes, no, out });
 }
 
@@ -77,14 +98,14 @@ struct Select<'a, T> {
     out: &'a mut [T],
 }
 
-impl<T: Element> Kernel for Select<'_, T> {
+impl<T: Bits> Kernel for Select<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         let choices = self.condition.iter().zip(self.yes).zip(self.no);
         for (out, ((&condition, &yes), &no)) in self.out.iter_mut().zip(choices) {
-            *out = if condition != 0 { yes } else { no };
+            *out = T::choose(condition, yes, no);
         }
     }
 }

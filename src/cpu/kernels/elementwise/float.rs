@@ -1,8 +1,9 @@
 //! Floating-point arithmetic and functions.
 
 use super::{map, zip};
-use crate::cpu::simd::{Isa, Kernel, Simd, math};
+use crate::cpu::simd::{Isa, Kernel, Simd, angles, math};
 use crate::ops::elementwise::Elementwise::{self, self as E};
+use crate::ops::elementwise::TANH_GELU;
 
 /// Applies a unary operator from float32 to float32.
 ///
@@ -17,15 +18,28 @@ pub fn unary_float_in_place(isa: Isa, op: Elementwise, values: &mut [f32]) {
     isa.run(UnaryFloat { op, over: InPlace(values) });
 }
 
-/// Applies a binary operator from float32 to float32. `uniform` means that all elements of `y` are the same.
+/// Applies a binary operator from float32 to float32.
 ///
 /// # Panics
 /// If `op` is not one.
-pub fn binary_float(isa: Isa, op: Elementwise, x: &[f32], y: &[f32], uniform: bool, out: &mut [f32]) {
-    match (op, y.first()) {
-        (E::Pow, Some(&exponent)) if uniform => isa.run(PowConstant { x, exponent, out }),
-        _ => isa.run(BinaryFloat { op, x, y, out }),
+pub fn binary_float(isa: Isa, op: Elementwise, x: &[f32], y: &[f32], out: &mut [f32]) {
+    isa.run(BinaryFloat { op, x, y, out });
+}
+
+/// Like [`binary_float`], with one `y` for all elements.
+///
+/// # Panics
+/// If `op` is not one.
+pub fn binary_float_uniform(isa: Isa, op: Elementwise, x: &[f32], y: f32, out: &mut [f32]) {
+    match op {
+        E::Pow => isa.run(PowConstant { x, exponent: y, out }),
+        _ => isa.run(Uniform { op, x, y, out }),
     }
+}
+
+/// `out[i] = x[i] * scale + shift`, rounded twice.
+pub fn scale_and_shift(isa: Isa, x: &[f32], scale: f32, shift: f32, out: &mut [f32]) {
+    isa.run(ScaleAndShift { x, scale, shift, out });
 }
 
 /// The larger of both; NaN if either is NaN.
@@ -45,6 +59,12 @@ fn min(a: f32, b: f32) -> f32 {
 #[inline(always)]
 fn linear(a: f64, x: f32, b: f64) -> f32 {
     (a * x as f64 + b) as f32
+}
+
+/// `x * gate`, and 0 for a gate of 0.
+#[inline(always)]
+fn gated(x: f32, gate: f32) -> f32 {
+    if gate == 0.0 { -0.0 } else { x * gate }
 }
 
 /// `e^x - 1`, within 5 ULP for x <= 0.
@@ -154,6 +174,22 @@ fn transcendental<'a, S: Simd>(simd: S, op: Elementwise, over: impl Over<'a>) {
         E::Tanh => over.map(|x| math::tanh(simd, x)),
         E::Softplus => over.map(|x| math::softplus(simd, x)),
         E::Gelu => over.map(|x| math::gelu(simd, x)),
+        E::Acos => over.map(|x| angles::acos(simd, x)),
+        E::Acosh => over.map(|x| angles::acosh(simd, x)),
+        E::Asin => over.map(|x| angles::asin(simd, x)),
+        E::Asinh => over.map(|x| angles::asinh(simd, x)),
+        E::Atan => over.map(|x| angles::atan(simd, x)),
+        E::Atanh => over.map(|x| angles::atanh(simd, x)),
+        E::Cosh => over.map(|x| angles::cosh(simd, x)),
+        E::Sinh => over.map(|x| angles::sinh(simd, x)),
+        E::Swish { alpha } => {
+            let alpha = alpha as f32;
+            over.map(|x| gated(x, math::sigmoid(simd, alpha * x)));
+        }
+        E::TanhGelu => {
+            let [a, b] = TANH_GELU.map(|x| x as f32);
+            over.map(|x| gated(x, math::sigmoid(simd, x * simd.mul_add_scalar(x * x, b, a))));
+        }
         E::Elu { alpha } => {
             let alpha = alpha as f32;
             over.map(|x| if x > 0.0 { x } else { alpha * exp_m1(simd, x) });
@@ -194,6 +230,49 @@ impl Kernel for BinaryFloat<'_> {
             E::Prelu => zip(x, y, out, |x, y| if x < 0.0 { y * x } else { x }),
             _ => unreachable!("{op:?} is not a binary operator on floats"),
         }
+    }
+}
+
+struct Uniform<'a> {
+    op: Elementwise,
+    x: &'a [f32],
+    y: f32,
+    out: &'a mut [f32],
+}
+
+impl Kernel for Uniform<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let Uniform { op, x, y, out } = self;
+        match op {
+            E::Add => map(x, out, |x| x + y),
+            E::Sub => map(x, out, |x| x - y),
+            E::Mul => map(x, out, |x| x * y),
+            E::Div => map(x, out, |x| x / y),
+            E::Max => map(x, out, |x| max(x, y)),
+            E::Min => map(x, out, |x| min(x, y)),
+            E::Prelu => map(x, out, |x| if x < 0.0 { y * x } else { x }),
+            _ => unreachable!("{op:?} is not a binary operator on floats"),
+        }
+    }
+}
+
+struct ScaleAndShift<'a> {
+    x: &'a [f32],
+    scale: f32,
+    shift: f32,
+    out: &'a mut [f32],
+}
+
+impl Kernel for ScaleAndShift<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let ScaleAndShift { x, scale, shift, out } = self;
+        map(x, out, |x| x * scale + shift);
     }
 }
 
@@ -280,7 +359,7 @@ mod tests {
         let x = [0.0, -0.0, 1.0, -1.0, inf, -inf, f32::NAN, 1e30, -1e30, 1e-30, f32::MIN_POSITIVE, 2.5];
         for exponent in [-1.0f32, 0.0, 0.5, 1.0, 2.0, 3.0, 4.0, -2.5] {
             let mut out = [f32::NAN; 12];
-            binary_float(Isa::best(), E::Pow, &x, &[exponent; 12], true, &mut out);
+            binary_float_uniform(Isa::best(), E::Pow, &x, exponent, &mut out);
             for (x, y) in x.iter().zip(out) {
                 let exact = x.powf(exponent);
                 let close = (y - exact).abs() <= exact.abs() * 2.0 * f32::EPSILON;

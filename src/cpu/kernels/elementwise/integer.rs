@@ -21,6 +21,14 @@ pub trait Integer: Element + Ord {
     fn div(self, other: Self) -> Self;
     /// Raises to a power; a negative exponent returns the reciprocal, truncated toward zero.
     fn pow(self, exponent: Self) -> Self;
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+    fn not(self) -> Self;
+    /// Shifts to the left; 0 if `by` is negative or not less than the number of bits.
+    fn shift_left(self, by: Self) -> Self;
+    /// Shifts to the right; 0, or -1 for a negative number, if `by` is negative or not less than the number of bits.
+    fn shift_right(self, by: Self) -> Self;
     /// Truncates `x` to its lowest bits.
     fn low_bits(x: i128) -> Self;
 }
@@ -62,6 +70,31 @@ macro_rules! integers {
             fn pow(self, exponent: $type) -> $type {
                 // The lowest bits of a product depend only on the lowest bits of its factors.
                 power(self as u64, self as i128, exponent as i128) as $type
+            }
+            #[inline(always)]
+            fn and(self, other: $type) -> $type {
+                self & other
+            }
+            #[inline(always)]
+            fn or(self, other: $type) -> $type {
+                self | other
+            }
+            #[inline(always)]
+            fn xor(self, other: $type) -> $type {
+                self ^ other
+            }
+            #[inline(always)]
+            fn not(self) -> $type {
+                !self
+            }
+            #[inline(always)]
+            fn shift_left(self, by: $type) -> $type {
+                if (by as u64) < <$type>::BITS as u64 { self.wrapping_shl(by as u32) } else { 0 }
+            }
+            #[inline(always)]
+            fn shift_right(self, by: $type) -> $type {
+                let far = if self < <$type>::ZERO { !0 } else { 0 };
+                if (by as u64) < <$type>::BITS as u64 { self.wrapping_shr(by as u32) } else { far }
             }
             #[inline(always)]
             fn low_bits(x: i128) -> $type {
@@ -135,6 +168,7 @@ impl<T: Integer> Kernel for UnaryInteger<'_, T> {
             E::Sign => map(x, out, T::sign),
             E::Relu => map(x, out, |x| x.max(T::ZERO)),
             E::LogicalNot => map(x, out, |x| truth(x == T::ZERO)),
+            E::BitwiseNot => map(x, out, T::not),
             E::Clamp { min: Number::Int(min), max: Number::Int(max) } => {
                 let (min, max) = (T::low_bits(min), T::low_bits(max));
                 map(x, out, |x| x.max(min).min(max));
@@ -167,6 +201,11 @@ impl<T: Integer> Kernel for BinaryInteger<'_, T> {
             E::Min => zip(x, y, out, T::min),
             E::Pow => zip(x, y, out, T::pow),
             E::Prelu => zip(x, y, out, |x, y| x.max(T::ZERO).add(y.mul(x.min(T::ZERO)))),
+            E::BitwiseAnd => zip(x, y, out, T::and),
+            E::BitwiseOr => zip(x, y, out, T::or),
+            E::BitwiseXor => zip(x, y, out, T::xor),
+            E::ShiftLeft => zip(x, y, out, T::shift_left),
+            E::ShiftRight => zip(x, y, out, T::shift_right),
             E::LogicalAnd => zip(x, y, out, |x, y| truth((x != T::ZERO) & (y != T::ZERO))),
             E::LogicalOr => zip(x, y, out, |x, y| truth((x != T::ZERO) | (y != T::ZERO))),
             E::LogicalXor => zip(x, y, out, |x, y| truth((x != T::ZERO) != (y != T::ZERO))),

@@ -11,7 +11,7 @@ mod quantize;
 
 pub use cast::{Convert, cast};
 pub use compare::{compare, select, test_float};
-pub use float::{binary_float, unary_float, unary_float_in_place};
+pub use float::{binary_float, binary_float_uniform, scale_and_shift, unary_float, unary_float_in_place};
 pub use integer::{Integer, binary_integer, unary_integer};
 pub use quantize::{Quantized, dequantize, quantize};
 

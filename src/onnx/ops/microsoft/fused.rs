@@ -6,7 +6,7 @@ use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
-use crate::onnx::ops::activation::tanh_gelu;
+use crate::onnx::ops::activation::swish;
 use crate::onnx::ops::attention::columns;
 use crate::onnx::ops::convolution::{convolution, convolve};
 use crate::onnx::ops::normalization::rms_norm;
@@ -36,16 +36,14 @@ fn gelu(call: &mut Call) -> Outcome {
 
 fn fast_gelu(call: &mut Call) -> Outcome {
     let x = biased(call)?;
-    let output = tanh_gelu(call, x);
+    let output = call.emit(E::TanhGelu.into_operation(), &[x]);
     call.one(output)
 }
 
 /// `x * sigmoid(alpha * x)`.
 fn quick_gelu(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
-    let scaled = call.linear(x, call.float_or("alpha", 1.702), 0.0)?;
-    let gate = call.emit(E::Sigmoid, &[scaled])?;
-    let output = call.mul(x, gate);
+    let output = swish(call, x, call.float_or("alpha", 1.702));
     call.one(output)
 }
 
