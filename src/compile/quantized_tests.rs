@@ -405,3 +405,51 @@ fn values_that_bytes_of_one_scale_cannot_hold_stay_floats() {
         assert_eq!(operators(&graph), before);
     }
 }
+
+#[test]
+fn products_of_two_computed_tensors_of_bytes() {
+    let text = "%0 = input x uint8 [3, 5, 6]
+         %1 = input z uint8 [3, 6, 70]
+         %2 = constant float32 [1, 1, 1] 0.5
+         %3 = constant uint8 [1, 1, 1] 7
+         %4 = dequantizeLinear %0 %2 %3
+         %5 = dequantizeLinear %1 %2 %3
+         %6 = matmul %4 %5
+         %7 = constant float32 [1, 1, 1] 60
+         %8 = quantizeLinear %6 %7 %3
+         output y = %8";
+    let mut graph = parse(text);
+    pass(&mut graph);
+    assert_eq!(operators(&graph), ["quantizedMatmul"]);
+    check(&parse(text), Tolerance::ulps(1));
+}
+
+#[test]
+fn products_of_integers_become_quantized_products() {
+    let text = |addend: &str| {
+        format!(
+            "%0 = input x uint8 [1, 5, 6, 3]
+             %1 = constant int8 [4, 3, 3, 3]
+             %2 = constant uint8 [] 7
+             %3 = constant int8 [4] 1 0 -2 3
+             %4 = convInteger %0 %1 %2 %3 padding=[1, 1, 1, 1] inputLayout=nhwc
+             %5 = constant int32 [4] 70 -3000 0 12
+             %6 = {addend}
+             %7 = cast %6 dataType=float32
+             %8 = constant float32 [4] 0.001 0.002 0.003 0.001
+             %9 = mul %7 %8
+             %10 = constant float32 [1, 1, 1, 1] 1
+             %11 = constant uint8 [1, 1, 1, 1] 21
+             %12 = quantizeLinear %9 %10 %11
+             output y = %12"
+        )
+    };
+    let mut graph = parse(&text("add %4 %5"));
+    pass(&mut graph);
+    assert_eq!(operators(&graph), ["quantizedConv2d"]);
+    check(&parse(&text("add %4 %5")), Tolerance::ulps(1));
+    // Another product remains one of integers.
+    let mut graph = parse(&text("mul %4 %5"));
+    pass(&mut graph);
+    assert_eq!(operators(&graph)[0], "convInteger");
+}

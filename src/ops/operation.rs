@@ -218,6 +218,8 @@ operators! {
 named! {
     /// An operator of ONNX that the API lacks.
     Extension {
+        /// `MatMulInteger`, and `ConvInteger` with channels last.
+        IntegerProduct(extension::integer_product::IntegerProduct),
         /// `TopK`, without the values.
         TopK(extension::top_k::TopK),
     }
