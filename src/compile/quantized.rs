@@ -38,6 +38,7 @@ pub fn quantized(graph: &mut Graph, evaluate: Evaluate) -> Result<()> {
     sink(graph, true)?;
     let weights = weights(graph);
     fold::fold(graph, &weights, evaluate)?;
+    join_bytes(graph)?;
     cancel(graph)?;
     simplify::simplify(graph);
     fuse(graph)?;
@@ -208,6 +209,50 @@ fn moved(graph: &Graph, nodes: &[Node], producers: &[Option<usize>], node: &Node
         (id, shape)
     });
     Ok(Some(Moved { op, bytes, parameters }))
+}
+
+/// Moves `quantizeLinear` above `concat` if all that is joined was dequantized: bytes are joined, after a conversion of
+/// those with other scales.
+fn join_bytes(graph: &mut Graph) -> Result<()> {
+    let (uses, producers) = (graph.use_counts(), graph.producers());
+    let mut joined: Vec<(usize, usize)> = Vec::new();
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let Api(Op::Quantize(Quantize::QuantizeLinear)) = node.op else { continue };
+        let Some(input) = node.inputs[0].filter(|id| uses[id.index()] == 1) else { continue };
+        let Some(concat) = producers[input.index()] else { continue };
+        let is_concat = matches!(graph.nodes[concat].op, Api(Op::Concat(_)));
+        if !is_concat || !is_byte(graph, node.outputs[0]) || scale_of(graph, node)?.is_none() {
+            continue;
+        }
+        let mut all = true;
+        for &id in &graph.nodes[concat].inputs {
+            all &= dequantized(graph, &producers, id)?.is_some();
+        }
+        if all {
+            joined.push((concat, index));
+        }
+    }
+    let mut nodes = Vec::new();
+    for (index, node) in std::mem::take(&mut graph.nodes).into_iter().enumerate() {
+        // The operands of the joining operator have all been computed before it.
+        if let Some(&(concat, _)) = joined.iter().find(|&&(_, quantize)| quantize == index) {
+            let mut concat: Node = std::mem::replace(&mut nodes[concat], None).expect("it is read once");
+            for input in &mut concat.inputs {
+                let shape = graph.descriptor(input.expect("the rule requires it")).shape.clone();
+                let dtype = graph.descriptor(node.outputs[0]).dtype;
+                let bytes = graph.add_value(Descriptor::new(dtype, shape), Source::Node);
+                let inputs = [&[*input], &node.inputs[1..]].concat();
+                *input = Some(bytes);
+                nodes.push(Some(Node { inputs, outputs: vec![bytes], ..node.clone() }));
+            }
+            concat.outputs = node.outputs.clone();
+            nodes.push(Some(concat));
+            continue;
+        }
+        nodes.push(Some(node));
+    }
+    graph.nodes = nodes.into_iter().flatten().collect();
+    Ok(())
 }
 
 /// Replaces `quantizeLinear` of the result of `dequantizeLinear` by the identity, if both have the same scale: the

@@ -6,6 +6,7 @@ use super::steps::arg_min_max::ArgMinMaxStep;
 use super::steps::attention::AttentionStep;
 use super::steps::block_product::BlockProductStep;
 use super::steps::byte_sum::{ByteSumStep, ProgramOperand};
+use super::steps::byte_table::ByteTableStep;
 use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::{self, DenseShape, DenseStep};
@@ -260,7 +261,10 @@ fn lower_fusion(fusion: &Fusion, l: &mut Lowering) -> Result<Step> {
         Fusion::Fused(program) => {
             let operands: Vec<ProgramOperand> =
                 l.inputs().enumerate().map(|(i, input)| (input, l.constant(i))).collect();
-            match ByteSumStep::new(l.env.isa, program, &operands, l.output())? {
+            if let Some(step) = ByteSumStep::new(l.env.isa, program, &operands, l.output())? {
+                return Ok(step.into());
+            }
+            match ByteTableStep::new(&l.env, program, &operands, l.output())? {
                 Some(step) => step.into(),
                 None => ElementwiseStep::new(program, l.inputs(), l.output()).into(),
             }
