@@ -3,7 +3,6 @@
 use crate::graph::best_run;
 use crate::report::{Beside, Report, Work};
 use machine_limits::best_of;
-use std::sync::Arc;
 use webnn_node::cpu::product::formats::ByteFormat;
 use webnn_node::cpu::product::int8::frame::{ByteCutting, ByteProduct};
 use webnn_node::cpu::product::int8::panels::{ByteColumns, BytePanels};
@@ -95,7 +94,7 @@ fn formats(report: &Report, env: &Env) {
     let [rows, depth, columns] = [384, 512, 512];
     let (left, right) = (vec![3u8; rows * depth], vec![5u8; depth * columns]);
     let (places, zeros): (Vec<usize>, _) = ((0..depth).map(|k| k * columns).collect(), vec![0; columns]);
-    let right = ByteColumns { bytes: &right, is_signed: true, stride: 1, places: &places, zeros: &zeros };
+    let right = ByteColumns { bytes: &right, is_signed: true, stride: 1, places: &places, zeros: &zeros, lift: None };
     for format in ByteFormat::available(env.isa) {
         let sizes = format.sizes();
         let name = format!("bytes product {:?} as {} x {}", [rows, depth, columns], sizes.name, sizes.panel());
@@ -103,7 +102,7 @@ fn formats(report: &Report, env: &Env) {
             continue;
         }
         let data = BytePanels::pack(format, &Weights::of_slice(right.bytes), &right).expect("memory");
-        let panels = [BytePanels::of(format, columns, depth, Arc::new(data))];
+        let panels = BytePanels::of(format, columns, depth, data.bytes());
         let each = sizes.padded_columns(columns);
         let rescale = Rescale {
             start: vec![0; each].into(),
@@ -113,8 +112,9 @@ fn formats(report: &Report, env: &Env) {
             to: To::Bytes(ToBytes { zero: 128, low: 0, high: 255, flip: 0 }),
         };
         let product = ByteProduct {
-            panels: &panels,
-            columns: &[rescale],
+            panels,
+            columns: rescale,
+            group: None,
             patches: None,
             flip: if sizes.is_signed { 0x80 } else { 0 },
         };

@@ -95,9 +95,7 @@ impl Absorb<'_> {
         let Api(Op::Conv2d(op)) = &node.op else { return None };
         let known = node.inputs[1..].iter().flatten().all(|&id| self.is_known(id));
         let float = self.graph.descriptor(node.outputs[0]).dtype == DataType::Float32;
-        // A scaled filter of integers no longer has exact products.
-        (known && float && !op.attributes.exact)
-            .then(|| (op.clone(), node.inputs[1].expect("the rule requires this operand")))
+        (known && float).then(|| (op.clone(), node.inputs[1].expect("the rule requires this operand")))
     }
 
     /// Multiplies (or divides) filter and bias of the convolution at `index` by `factors`, and adds `terms` to (or

@@ -1,6 +1,7 @@
 //! Quantized products: `dequantizeLinear` of both operands, a product, a bias, a clamp and `quantizeLinear` become one
-//! operator on integers. Without `quantizeLinear`, it returns floats; the scale and zero point of the first operand,
-//! and the factor of the result, may then be computed at run time, as in dynamically quantized models.
+//! operator on integers, as do a product of integers, an addend, a cast to floats, a factor, and what follows. Without
+//! `quantizeLinear`, it returns floats; the scale and zero point of the first operand, and the factor of the result, may
+//! then be computed at run time, as in dynamically quantized models.
 //!
 //! To find more of them, `dequantizeLinear` moves below operators that only move elements, and disappears where
 //! `quantizeLinear` undoes it.
@@ -13,6 +14,7 @@ use crate::ir::{Graph, Node, Source, ValueId};
 use crate::memory::elements;
 use crate::ops::conv2d::Conv2dAttributes;
 use crate::ops::elementwise::Elementwise;
+use crate::ops::extension::integer_product::IntegerProduct;
 use crate::ops::pad::PaddingMode;
 use crate::ops::pool2d::{Pool2d, Pool2dAttributes, PoolKind, Rounding};
 use crate::ops::quantize::Quantize;
@@ -21,7 +23,7 @@ use crate::ops::resample2d::InterpolationMode;
 use crate::ops::reshape::Reshape;
 use crate::ops::spatial::InputLayout;
 use crate::ops::transpose::Transpose;
-use crate::ops::{Api, Op, Operation};
+use crate::ops::{Api, Extension, Op, Operation};
 use crate::shape::Descriptor;
 use std::collections::HashSet;
 
@@ -36,6 +38,7 @@ pub fn quantized(graph: &mut Graph, evaluate: Evaluate) -> Result<()> {
     sink(graph, true)?;
     let weights = weights(graph);
     fold::fold(graph, &weights, evaluate)?;
+    join_bytes(graph)?;
     cancel(graph)?;
     simplify::simplify(graph);
     fuse(graph)?;
@@ -208,6 +211,50 @@ fn moved(graph: &Graph, nodes: &[Node], producers: &[Option<usize>], node: &Node
     Ok(Some(Moved { op, bytes, parameters }))
 }
 
+/// Moves `quantizeLinear` above `concat` if all that is joined was dequantized: bytes are joined, after a conversion of
+/// those with other scales.
+fn join_bytes(graph: &mut Graph) -> Result<()> {
+    let (uses, producers) = (graph.use_counts(), graph.producers());
+    let mut joined: Vec<(usize, usize)> = Vec::new();
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let Api(Op::Quantize(Quantize::QuantizeLinear)) = node.op else { continue };
+        let Some(input) = node.inputs[0].filter(|id| uses[id.index()] == 1) else { continue };
+        let Some(concat) = producers[input.index()] else { continue };
+        let is_concat = matches!(graph.nodes[concat].op, Api(Op::Concat(_)));
+        if !is_concat || !is_byte(graph, node.outputs[0]) || scale_of(graph, node)?.is_none() {
+            continue;
+        }
+        let mut all = true;
+        for &id in &graph.nodes[concat].inputs {
+            all &= dequantized(graph, &producers, id)?.is_some();
+        }
+        if all {
+            joined.push((concat, index));
+        }
+    }
+    let mut nodes = Vec::new();
+    for (index, node) in std::mem::take(&mut graph.nodes).into_iter().enumerate() {
+        // The operands of the joining operator have all been computed before it.
+        if let Some(&(concat, _)) = joined.iter().find(|&&(_, quantize)| quantize == index) {
+            let mut concat: Node = std::mem::replace(&mut nodes[concat], None).expect("it is read once");
+            for input in &mut concat.inputs {
+                let shape = graph.descriptor(input.expect("the rule requires it")).shape.clone();
+                let dtype = graph.descriptor(node.outputs[0]).dtype;
+                let bytes = graph.add_value(Descriptor::new(dtype, shape), Source::Node);
+                let inputs = [&[*input], &node.inputs[1..]].concat();
+                *input = Some(bytes);
+                nodes.push(Some(Node { inputs, outputs: vec![bytes], ..node.clone() }));
+            }
+            concat.outputs = node.outputs.clone();
+            nodes.push(Some(concat));
+            continue;
+        }
+        nodes.push(Some(node));
+    }
+    graph.nodes = nodes.into_iter().flatten().collect();
+    Ok(())
+}
+
 /// Replaces `quantizeLinear` of the result of `dequantizeLinear` by the identity, if both have the same scale: the
 /// round trip preserves every 8-bit integer.
 fn cancel(graph: &mut Graph) -> Result<()> {
@@ -290,6 +337,8 @@ struct FoundProduct {
     op: Quantized,
     input: Input,
     filter: Filter,
+    /// One element per output channel; empty without an addend of the sums of integers.
+    addend: Vec<i32>,
     /// One element per output channel; empty without a bias.
     bias: Vec<f32>,
     /// The nodes that it replaces; the last one computes its output.
@@ -339,7 +388,7 @@ fn emit(graph: &mut Graph, node: Node, found: &FoundProduct, nodes: &mut Vec<Nod
     let bytes: Vec<u8> = found.filter.scales.iter().flat_map(|x| x.to_le_bytes()).collect();
     let scales = graph.add_constant(Descriptor::new(DataType::Float32, [channels]), &bytes)?;
     let Input { bytes: input, zero, factor } = found.input;
-    let mut inputs = vec![Some(input), Some(found.filter.bytes), Some(scales), None, None, zero, factor];
+    let mut inputs = vec![Some(input), Some(found.filter.bytes), Some(scales), None, None, zero, factor, None];
     if found.filter.zeros.iter().any(|&zero| zero != 0) {
         let bytes: Vec<u8> = found.filter.zeros.iter().map(|&zero| zero as u8).collect();
         let dtype = graph.descriptor(found.filter.bytes).dtype;
@@ -348,6 +397,10 @@ fn emit(graph: &mut Graph, node: Node, found: &FoundProduct, nodes: &mut Vec<Nod
     if !found.bias.is_empty() {
         let bytes: Vec<u8> = found.bias.iter().flat_map(|x| x.to_le_bytes()).collect();
         inputs[4] = Some(graph.add_constant(Descriptor::new(DataType::Float32, [channels]), &bytes)?);
+    }
+    if !found.addend.is_empty() {
+        let bytes: Vec<u8> = found.addend.iter().flat_map(|x| x.to_le_bytes()).collect();
+        inputs[7] = Some(graph.add_constant(Descriptor::new(DataType::Int32, [channels]), &bytes)?);
     }
     let given = inputs.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
     inputs.truncate(given);
@@ -406,8 +459,11 @@ impl Search<'_> {
     /// The quantized product around the product at `index`.
     fn product(&self, index: usize) -> Result<Option<FoundProduct>> {
         let node = &self.graph.nodes[index];
+        if let Operation::Extension(Extension::IntegerProduct(op)) = &node.op {
+            return self.integer_product(index, op);
+        }
         let Some(product) = kind(self.graph, node) else { return Ok(None) };
-        let Some((input, scale)) = self.input(&product, node.inputs[0])? else { return Ok(None) };
+        let Some((input, scale)) = self.input(node.inputs[0])? else { return Ok(None) };
         let op = Quantized { product, input: scale, min: f32::NEG_INFINITY, max: f32::INFINITY, output: None };
         let sources = [0, 1].map(|operand| node.inputs[operand].and_then(|id| self.producers[id.index()]));
         let [Some(of_input), Some(of_filter)] = sources else { return Ok(None) };
@@ -417,16 +473,92 @@ impl Search<'_> {
             Some(bias) => self.bias(bias, channels, 1)?,
             None => Some(Vec::new()),
         };
-        let depth = self.graph.descriptor(filter.bytes).elements() / channels;
-        let Some(bias) = bias.filter(|_| depth <= MAX_DEPTH) else { return Ok(None) };
+        let depth = depth(&op.product, &self.graph.descriptor(filter.bytes).shape);
+        let Some(depth) = depth.filter(|&depth| depth <= MAX_DEPTH) else { return Ok(None) };
+        let Some(bias) = bias else { return Ok(None) };
         let sources = vec![of_input, of_filter];
-        let mut found = FoundProduct { op, input, filter, bias, nodes: vec![index], sources };
+        let mut found = FoundProduct { op, input, filter, addend: Vec::new(), bias, nodes: vec![index], sources };
         self.follow(&mut found, depth)?;
         Ok(Some(found))
     }
 
+    /// The quantized product around the product of integers at `index`, if it is cast to floats.
+    fn integer_product(&self, index: usize, op: &IntegerProduct) -> Result<Option<FoundProduct>> {
+        let node = &self.graph.nodes[index];
+        let given = |operand: usize| node.inputs.get(operand).copied().flatten();
+        let (Some(input), Some(filter)) = (given(0), given(1)) else { return Ok(None) };
+        let shape = &self.graph.descriptor(filter).shape;
+        let channels = shape[op.product.channel_axis(shape.len())];
+        let depth = depth(&op.product, shape).filter(|&depth| depth <= MAX_DEPTH);
+        let Some(depth) = depth.filter(|_| channels.is_number()) else { return Ok(None) };
+        let channels = channels.size();
+        let (mut zero, mut computed) = (0, None);
+        if let Some(id) = given(2) {
+            match bytes(self.graph, id)?[..] {
+                [known] => zero = known,
+                _ => computed = Some(id),
+            }
+        }
+        let zeros = match given(3).map(|id| bytes(self.graph, id)).transpose()? {
+            None => vec![0; channels],
+            Some(zeros) => match zeros[..] {
+                [] => return Ok(None),
+                [zero] => vec![zero; channels],
+                _ => zeros,
+            },
+        };
+        let (min, max, input_scale) = (f32::NEG_INFINITY, f32::INFINITY, Scale { scale: 1.0, zero });
+        let mut found = FoundProduct {
+            op: Quantized { product: op.product.clone(), input: input_scale, min, max, output: None },
+            input: Input { bytes: input, zero: computed, factor: None },
+            filter: Filter { bytes: filter, scales: vec![1.0; channels], zeros },
+            addend: Vec::new(),
+            bias: Vec::new(),
+            nodes: vec![index],
+            sources: Vec::new(),
+        };
+        loop {
+            let Some((result, index)) = self.reader(&found) else { return Ok(None) };
+            let node = &self.graph.nodes[index];
+            match &node.op {
+                Api(Op::Elementwise(Elementwise::Add)) if found.addend.is_empty() => {
+                    let Some(other) = self.other(node, result) else { return Ok(None) };
+                    let mut addend = constant::<i32>(self.graph, other)?;
+                    let along = addend.len() == 1 || is_along(&self.graph.descriptor(other).shape, channels, 1);
+                    if addend.len() == 1 {
+                        addend = vec![addend[0]; channels];
+                    }
+                    if !along || addend.len() != channels {
+                        return Ok(None);
+                    }
+                    found.addend = addend;
+                    found.nodes.push(index);
+                }
+                Api(Op::Elementwise(Elementwise::Cast { to: DataType::Float32 })) => {
+                    found.nodes.push(index);
+                    self.follow(&mut found, depth)?;
+                    return Ok(Some(found));
+                }
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// The result so far, and the node that reads it, if there is only one.
+    fn reader(&self, found: &FoundProduct) -> Option<(ValueId, usize)> {
+        let last = &self.graph.nodes[*found.nodes.last().expect("the product has at least one node")];
+        let result = last.outputs[0];
+        Some((result, self.readers[result.index()].filter(|_| self.uses[result.index()] == 1)?))
+    }
+
+    /// The other operand of a node of two that has the shape of `result`.
+    fn other(&self, node: &Node, result: ValueId) -> Option<ValueId> {
+        let same_shape = self.graph.descriptor(node.outputs[0]) == self.graph.descriptor(result);
+        node.inputs.iter().flatten().find(|&&id| id != result).copied().filter(|_| same_shape)
+    }
+
     /// The bytes that the first operand of a product is dequantized from, and the known part of their scale.
-    fn input(&self, product: &ProductKind, id: Option<ValueId>) -> Result<Option<(Input, Scale)>> {
+    fn input(&self, id: Option<ValueId>) -> Result<Option<(Input, Scale)>> {
         if let Some((bytes, scale)) = dequantized(self.graph, self.producers, id)? {
             return Ok(Some((Input { bytes, zero: None, factor: None }, scale)));
         }
@@ -438,7 +570,7 @@ impl Search<'_> {
         };
         let single = [scale, zero].iter().all(|&id| is_single(&self.graph.descriptor(id).shape));
         let [known_scale, known_zero] = [scale, zero].map(|id| self.graph.value(id).constant().is_some());
-        if is_grouped(product) || !is_byte(self.graph, bytes) || !single || known_scale && known_zero {
+        if !is_byte(self.graph, bytes) || !single || known_scale && known_zero {
             return Ok(None);
         }
         let mut known = Scale { scale: 1.0, zero: 0 };
@@ -460,15 +592,15 @@ impl Search<'_> {
             return Ok(None);
         };
         let shape = &self.graph.descriptor(*filter).shape;
-        let axis = op.channel_axis(shape.len());
+        let axis = op.product.channel_axis(shape.len());
         let mut per_channel = vec![Dim::number(1); shape.len()];
         per_channel[axis] = shape[axis];
         let own = &self.graph.descriptor(*scale).shape;
         let spread = own.iter().all(|&size| size == 1);
-        if self.graph.value(*filter).constant().is_none()
-            || !is_byte(self.graph, *filter)
-            || !(spread || *own == per_channel)
-        {
+        // Filters of convolutions are constants.
+        let is_usable = self.graph.value(*filter).constant().is_some()
+            || op.product == ProductKind::Matmul && spread && shape[axis].is_number();
+        if !is_usable || !is_byte(self.graph, *filter) || !(spread || *own == per_channel) {
             return Ok(None);
         }
         let (mut scales, mut zeros) = (floats(self.graph, *scale)?, bytes(self.graph, *zero)?);
@@ -498,11 +630,7 @@ impl Search<'_> {
     fn follow(&self, found: &mut FoundProduct, depth: usize) -> Result<()> {
         let (channels, from_end) = (found.filter.scales.len(), found.channels_from_end());
         loop {
-            let last = &self.graph.nodes[*found.nodes.last().expect("the product has at least one node")];
-            let result = last.outputs[0];
-            let Some(index) = self.readers[result.index()].filter(|_| self.uses[result.index()] == 1) else {
-                return Ok(());
-            };
+            let Some((result, index)) = self.reader(found) else { return Ok(()) };
             let node = &self.graph.nodes[index];
             let clamped = found.op.min != f32::NEG_INFINITY || found.op.max != f32::INFINITY;
             match &node.op {
@@ -511,16 +639,19 @@ impl Search<'_> {
                     found.clamp(min.to_f64() as f32, max.to_f64() as f32)
                 }
                 Api(Op::Elementwise(Elementwise::Mul))
-                    if found.input.factor.is_none()
-                        && found.bias.is_empty()
-                        && !clamped
-                        && !is_grouped(&found.op.product) =>
+                    if found.input.factor.is_none() && found.bias.is_empty() && !clamped =>
                 {
-                    let other = node.inputs.iter().flatten().find(|&&id| id != result);
-                    let same_shape = self.graph.descriptor(node.outputs[0]) == self.graph.descriptor(result);
-                    let fits = |shape: &[Dim]| is_single(shape) || is_along(shape, channels, from_end);
-                    let other = other.filter(|id| same_shape && fits(&self.graph.descriptor(**id).shape));
-                    let Some(&other) = other else { return Ok(()) };
+                    let Some(other) = self.other(node, result) else { return Ok(()) };
+                    let is_plain = found.op.input.scale == 1.0 && found.filter.scales.iter().all(|&scale| scale == 1.0);
+                    if let Some(scales) = self.bias(other, channels, from_end)?.filter(|_| is_plain) {
+                        found.filter.scales = scales;
+                        found.nodes.push(index);
+                        continue;
+                    }
+                    let shape = &self.graph.descriptor(other).shape;
+                    if !is_single(shape) && !is_along(shape, channels, from_end) {
+                        return Ok(());
+                    }
                     // With two products, each would be the factor of the other.
                     let producer = self.producers[other.index()].map(|index| &self.graph.nodes[index]);
                     if producer.is_some_and(|node| kind(self.graph, node).is_some()) {
@@ -529,9 +660,7 @@ impl Search<'_> {
                     found.input.factor = Some(other);
                 }
                 Api(Op::Elementwise(Elementwise::Add)) if found.bias.is_empty() && !clamped => {
-                    let other = node.inputs.iter().flatten().find(|&&id| id != result);
-                    let same_shape = self.graph.descriptor(node.outputs[0]) == self.graph.descriptor(result);
-                    let Some(&other) = other.filter(|_| same_shape) else { return Ok(()) };
+                    let Some(other) = self.other(node, result) else { return Ok(()) };
                     let Some(bias) = self.bias(other, channels, from_end)? else { return Ok(()) };
                     found.bias = bias;
                 }
@@ -544,7 +673,10 @@ impl Search<'_> {
                     let output = Some((self.graph.descriptor(node.outputs[0]).dtype, scale));
                     let op = Quantized { output, ..found.op.clone() };
                     let largest = |values: &[f32]| values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
-                    if op.largest(depth, largest(&found.filter.scales), largest(&found.bias)) < (1u64 << 30) as f64 {
+                    let (scale, addend) =
+                        (largest(&found.filter.scales), found.addend.iter().map(|x| x.unsigned_abs()));
+                    let addend = addend.max().unwrap_or(0) as f32 * found.op.input.scale * scale;
+                    if op.largest(depth, scale, largest(&found.bias) + addend) < (1u64 << 30) as f64 {
                         found.op = op;
                         found.nodes.push(index);
                     }
@@ -571,10 +703,14 @@ impl FoundProduct {
     }
 }
 
-/// Whether a convolution is grouped. Its quantization must then be constant: kernels keep separate sums per group, or
-/// none. Groups have few terms, which floats add exactly.
-fn is_grouped(product: &ProductKind) -> bool {
-    matches!(product, ProductKind::Conv2d(options) if options.groups != 1)
+/// The terms per sum of a product with a filter of this shape, if they are known.
+fn depth(product: &ProductKind, shape: &[Dim]) -> Option<usize> {
+    let channels = product.channel_axis(shape.len());
+    let terms: &mut dyn Iterator<Item = usize> = match product {
+        ProductKind::Conv2d(_) => &mut (0..4).filter(|&axis| axis != channels),
+        _ => &mut std::iter::once(if channels == 0 { 1 } else { channels - 1 }),
+    };
+    terms.map(|axis| shape[axis].is_number().then(|| shape[axis].size())).product()
 }
 
 /// Whether a tensor of this shape has one element per channel, along the dimension `from_end` (1 is the last one).
@@ -590,7 +726,7 @@ fn kind(graph: &Graph, node: &Node) -> Option<ProductKind> {
     }
     match &node.op {
         Api(Op::Conv2d(op)) => Some(ProductKind::Conv2d(op.attributes.clone())),
-        Api(Op::Matmul(_)) if graph.descriptor(node.inputs[1]?).rank() == 2 => Some(ProductKind::Matmul),
+        Api(Op::Matmul(_)) => Some(ProductKind::Matmul),
         Api(Op::Gemm(op)) => {
             let a = &op.attributes;
             let plain =

@@ -381,7 +381,6 @@ fn operators_that_choose_elements_of_one_scale_move_bytes() {
 #[test]
 fn values_that_bytes_of_one_scale_cannot_hold_stay_floats() {
     for (value, axes) in [
-        ("concat %3 %5 axis=2", ""),
         ("resample2d %3 mode=linear sizes=[8, 8]", "axes=[1, 2]"),
         ("pad %3 beginningPadding=[0, 1, 0, 0] endingPadding=[0, 0, 0, 0] value=1", ""),
         // Windows without an element of the image have a maximum of -Infinity.
@@ -393,15 +392,88 @@ fn values_that_bytes_of_one_scale_cannot_hold_stay_floats() {
              %1 = constant float32 [1, 1, 1, 1] 0.5
              %2 = constant int8 [1, 1, 1, 1] 7
              %3 = dequantizeLinear %0 %1 %2
-             %4 = constant int8 [1, 1, 1, 1] 6
-             %5 = dequantizeLinear %0 %1 %4
-             %6 = {value} {axes}
-             %7 = quantizeLinear %6 %1 %2
-             output y = %7
-             output z = %5"
+             %4 = {value} {axes}
+             %5 = quantizeLinear %4 %1 %2
+             output y = %5"
         ));
         let before = operators(&graph);
         pass(&mut graph);
         assert_eq!(operators(&graph), before);
     }
+}
+
+#[test]
+fn joined_tensors_stay_bytes() {
+    let text = "%0 = input x uint8 [2, 300]
+         %1 = input z uint8 [2, 200]
+         %2 = constant float32 [1, 1] 0.5
+         %3 = constant uint8 [1, 1] 7
+         %4 = constant float32 [1, 1] 0.3
+         %5 = dequantizeLinear %0 %2 %3
+         %6 = dequantizeLinear %1 %4 %3
+         %7 = concat %5 %6 axis=1
+         %8 = quantizeLinear %7 %2 %3
+         output y = %8";
+    check_pass(
+        pass,
+        text,
+        "%0 = input x uint8 [2, 300]
+         %1 = input z uint8 [2, 200]
+         %2 = constant float32 [1, 1]
+         %3 = constant uint8 [1, 1]
+         %4 = dequantizeLinear %1 %2 %3
+         %5 = constant float32 [1, 1]
+         %6 = quantizeLinear %4 %5 %3
+         %7 = concat %0 %6 axis=1
+         output y = %7",
+    );
+    check(&parse(text), Tolerance::ulps(1));
+}
+
+#[test]
+fn products_of_two_computed_tensors_of_bytes() {
+    let text = "%0 = input x uint8 [3, 5, 6]
+         %1 = input z uint8 [3, 6, 70]
+         %2 = constant float32 [1, 1, 1] 0.5
+         %3 = constant uint8 [1, 1, 1] 7
+         %4 = dequantizeLinear %0 %2 %3
+         %5 = dequantizeLinear %1 %2 %3
+         %6 = matmul %4 %5
+         %7 = constant float32 [1, 1, 1] 60
+         %8 = quantizeLinear %6 %7 %3
+         output y = %8";
+    let mut graph = parse(text);
+    pass(&mut graph);
+    assert_eq!(operators(&graph), ["quantizedMatmul"]);
+    check(&parse(text), Tolerance::ulps(1));
+}
+
+#[test]
+fn products_of_integers_become_quantized_products() {
+    let text = |addend: &str| {
+        format!(
+            "%0 = input x uint8 [1, 5, 6, 3]
+             %1 = constant int8 [4, 3, 3, 3]
+             %2 = constant uint8 [] 7
+             %3 = constant int8 [4] 1 0 -2 3
+             %4 = convInteger %0 %1 %2 %3 padding=[1, 1, 1, 1] inputLayout=nhwc
+             %5 = constant int32 [4] 70 -3000 0 12
+             %6 = {addend}
+             %7 = cast %6 dataType=float32
+             %8 = constant float32 [4] 0.001 0.002 0.003 0.001
+             %9 = mul %7 %8
+             %10 = constant float32 [1, 1, 1, 1] 1
+             %11 = constant uint8 [1, 1, 1, 1] 21
+             %12 = quantizeLinear %9 %10 %11
+             output y = %12"
+        )
+    };
+    let mut graph = parse(&text("add %4 %5"));
+    pass(&mut graph);
+    assert_eq!(operators(&graph), ["quantizedConv2d"]);
+    check(&parse(&text("add %4 %5")), Tolerance::ulps(1));
+    // Another product remains one of integers.
+    let mut graph = parse(&text("mul %4 %5"));
+    pass(&mut graph);
+    assert_eq!(operators(&graph)[0], "convInteger");
 }

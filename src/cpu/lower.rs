@@ -6,6 +6,7 @@ use super::steps::arg_min_max::ArgMinMaxStep;
 use super::steps::attention::AttentionStep;
 use super::steps::block_product::BlockProductStep;
 use super::steps::byte_sum::{ByteSumStep, ProgramOperand};
+use super::steps::byte_table::ByteTableStep;
 use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::{self, DenseShape, DenseStep};
@@ -16,7 +17,7 @@ use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
 use super::steps::pool2d::Pool2dStep;
-use super::steps::quantized::{FACTOR, QuantizedNode, QuantizedStep, ZERO};
+use super::steps::quantized::{ComputedOperands, QuantizedNode, QuantizedStep};
 use super::steps::recurrent::{Cell, RecurrentStep};
 use super::steps::reduce::ReduceStep;
 use super::steps::remap::RemapStep;
@@ -32,15 +33,18 @@ use crate::compile::is_settled;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Constant, Epilogue, Graph, Node, ValueId};
+use crate::memory::Buffer;
 use crate::ops::block_product::BlockProduct;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::extension::elementwise::Extended;
+use crate::ops::extension::integer_product::IntegerProduct;
 use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
-use crate::ops::quantized::Quantized;
+use crate::ops::quantized::{Quantized, Scale};
 use crate::ops::resample2d::InterpolationMode;
 use crate::ops::{Api, Extension, Fusion, Op, Operation};
 use crate::shape::{Descriptor, Sizes};
+use std::sync::Arc;
 
 /// The context for lowering one node.
 struct Lowering<'a> {
@@ -62,8 +66,7 @@ struct Lowering<'a> {
 impl<'a> Lowering<'a> {
     fn new(graph: &'a Graph, node: &'a Node, cache: Option<ValueId>, env: &Env<'a>, winograd: bool) -> Lowering<'a> {
         let epilogue = Some(&node.epilogue).filter(|epilogue| !epilogue.is_empty());
-        let exact = matches!(&node.op, Api(Op::Conv2d(op)) if op.attributes.exact);
-        Lowering { env: *env, winograd: winograd && !exact, cache, epilogue, packed: Vec::new(), graph, node }
+        Lowering { env: *env, winograd, cache, epilogue, packed: Vec::new(), graph, node }
     }
 
     /// Number of operands, including absent ones.
@@ -96,6 +99,11 @@ impl<'a> Lowering<'a> {
     fn constant(&self, index: usize) -> Option<&'a Constant> {
         let id = (*self.node.inputs.get(index)?)?;
         self.graph.value(id).constant()
+    }
+
+    /// The bytes of the operand at `index`, if it is a constant.
+    fn buffer(&self, index: usize) -> Result<Option<Arc<Buffer>>> {
+        self.constant(index).map(Constant::buffer).transpose()
     }
 
     /// The elements of the operand at `index`, if it is a constant.
@@ -132,7 +140,7 @@ pub fn lower(graph: &Graph, node: &Node, cache: Option<ValueId>, env: &Env, wino
     let step = match &node.op {
         Api(op) => lower_op(op, &mut lowering)?,
         Operation::Fusion(fusion) => lower_fusion(fusion, &mut lowering)?,
-        Operation::Extension(op) => lower_extension(op, &lowering),
+        Operation::Extension(op) => lower_extension(op, &mut lowering)?,
     };
     assert!(lowering.epilogue.is_none(), "the step of {} does not apply its epilogue", node.op.rule().name);
     Ok(Lowered { step, packed: lowering.packed })
@@ -149,7 +157,10 @@ pub fn resize(step: &mut Step, graph: &Graph, node: &Node, cache: Option<ValueId
             with_following(&mut l, 2, |l, following| step.resize(shape, constants, l.winograd, following))
         }
         (Step::Quantized(step), Operation::Fusion(Fusion::Quantized(op))) => {
-            step.resize(op, &l.input(1).sizes(), l.output())
+            step.resize(&op.product, &l.input(1).sizes(), l.output())
+        }
+        (Step::Quantized(step), Operation::Extension(Extension::IntegerProduct(op))) => {
+            step.resize(&op.product, &l.input(1).sizes(), l.output())
         }
         (Step::BlockProduct(step), _) => with_following(&mut l, 4, |l, following| step.resize(l.input(0), following)),
         (Step::Copy(step), Api(op)) => copy_step(op, &l).map(|new| **step = new).is_some(),
@@ -250,7 +261,10 @@ fn lower_fusion(fusion: &Fusion, l: &mut Lowering) -> Result<Step> {
         Fusion::Fused(program) => {
             let operands: Vec<ProgramOperand> =
                 l.inputs().enumerate().map(|(i, input)| (input, l.constant(i))).collect();
-            match ByteSumStep::new(l.env.isa, program, &operands, l.output())? {
+            if let Some(step) = ByteSumStep::new(l.env.isa, program, &operands, l.output())? {
+                return Ok(step.into());
+            }
+            match ByteTableStep::new(&l.env, program, &operands, l.output())? {
                 Some(step) => step.into(),
                 None => ElementwiseStep::new(program, l.inputs(), l.output()).into(),
             }
@@ -267,13 +281,14 @@ fn lower_elementwise(op: Elementwise, l: &Lowering) -> Step {
     ElementwiseStep::new(&Fused::single(op, &types), l.inputs(), l.output()).into()
 }
 
-fn lower_extension(op: &Extension, l: &Lowering) -> Step {
-    match op {
+fn lower_extension(op: &Extension, l: &mut Lowering) -> Result<Step> {
+    Ok(match op {
         Extension::Elementwise(Extended(op)) => lower_elementwise(*op, l),
+        Extension::IntegerProduct(op) => lower_integer_product(op, l)?,
         Extension::LogSoftmax(op) => SoftmaxStep::log(op, l.input(0)).into(),
         Extension::Rotate(op) => RotateStep::new(op, l.input(0), l.input(1)).into(),
         Extension::TopK(op) => TopKStep::new(op, l.input(0)).into(),
-    }
+    })
 }
 
 /// The shape of a product or convolution.
@@ -308,21 +323,56 @@ fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
 }
 
 fn lower_quantized(op: &Quantized, l: &mut Lowering) -> Result<Step> {
-    const MADE: &str = "the pass creates this constant";
+    let given = |index| l.given(index).map(|_| index);
     let node = QuantizedNode {
+        scales: l.buffer(2)?,
+        zeros: l.buffer(3)?,
+        bias: l.buffer(4)?,
+        addend: l.buffer(7)?,
+        computed: ComputedOperands { zero: given(5), filter_zero: None, factor: given(6) },
+        ..quantized_node(op, l)
+    };
+    let step = QuantizedStep::new(&node)?;
+    l.pack(1, step.packs());
+    [2, 3, 4, 7].into_iter().for_each(|index| l.pack(index, l.given(index).is_some()));
+    Ok(step.into())
+}
+
+/// What lowers to a product of bytes without scales and zero points.
+fn quantized_node<'a>(op: &'a Quantized, l: &Lowering<'a>) -> QuantizedNode<'a> {
+    QuantizedNode {
         op,
+        sums: false,
         env: l.env,
         input: l.input(0),
-        filter: (l.constant(1).expect(MADE), l.input(1)),
-        scales: l.constant(2).expect(MADE).buffer()?,
-        zeros: l.constant(3).map(Constant::buffer).transpose()?,
-        bias: l.constant(4).map(Constant::buffer).transpose()?,
-        zero: l.given(ZERO).is_some(),
-        factor: l.given(FACTOR).is_some(),
+        filter: (l.constant(1), l.input(1)),
+        scales: None,
+        zeros: None,
+        bias: None,
+        addend: None,
+        computed: ComputedOperands::default(),
         output: l.output(),
+    }
+}
+
+fn lower_integer_product(op: &IntegerProduct, l: &mut Lowering) -> Result<Step> {
+    let computed = |index| l.given(index).filter(|_| l.constant(index).is_none()).map(|_| index);
+    let zero = l.buffer(2)?.map_or(0, |zero| match l.input(2).dtype {
+        DataType::Int8 => zero.bytes()[0] as i8 as i16,
+        _ => zero.bytes()[0] as i16,
+    });
+    let (min, max) = (f32::NEG_INFINITY, f32::INFINITY);
+    let op = Quantized { product: op.product.clone(), input: Scale { scale: 1.0, zero }, min, max, output: None };
+    let node = QuantizedNode {
+        sums: true,
+        zeros: l.buffer(3)?,
+        computed: ComputedOperands { zero: computed(2), filter_zero: computed(3), factor: None },
+        ..quantized_node(&op, l)
     };
-    (1..ZERO).for_each(|index| l.pack(index, l.given(index).is_some()));
-    Ok(QuantizedStep::new(&node)?.into())
+    let step = QuantizedStep::new(&node)?;
+    l.pack(1, step.packs());
+    [2, 3].into_iter().for_each(|index| l.pack(index, l.constant(index).is_some()));
+    Ok(step.into())
 }
 
 fn lower_block_product(op: &BlockProduct, l: &mut Lowering) -> Result<Step> {

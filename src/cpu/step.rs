@@ -7,6 +7,7 @@ use super::steps::arg_min_max::ArgMinMaxStep;
 use super::steps::attention::AttentionStep;
 use super::steps::block_product::BlockProductStep;
 use super::steps::byte_sum::ByteSumStep;
+use super::steps::byte_table::ByteTableStep;
 use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::DenseStep;
@@ -88,6 +89,8 @@ steps! {
     Quantized(QuantizedStep),
     /// Element-wise programs from bytes to bytes.
     ByteSum(ByteSumStep),
+    /// Tables of the results of such programs.
+    ByteTable(ByteTableStep),
     /// Products with 4-bit or 8-bit weights.
     BlockProduct(BlockProductStep),
     /// Attention that the compiler fused into one operator.

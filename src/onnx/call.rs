@@ -4,7 +4,7 @@ use super::body::Body;
 use super::control_flow::dimension;
 use super::error::{Cut, Refusal, shortened};
 use super::graph::{Argument, ByName, Node};
-use super::import::{FloatForms, Importer, Place, Value, value_type};
+use super::import::{Importer, Place, Value, value_type};
 use super::proto;
 use super::sized::is_small;
 use super::stop::Stop;
@@ -15,8 +15,9 @@ use crate::error::Error;
 use crate::ir::{OperandId, bytes_of_sizes};
 use crate::memory::check_room;
 use crate::ops::tensor::Tensor;
-use crate::ops::{Api, Op, Operation, Operator};
+use crate::ops::{Api, Extension, Op, Operation, Operator};
 use crate::shape::Descriptor;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use super::constants::check_generated;
@@ -483,8 +484,8 @@ impl<'c, 'm> Call<'c, 'm> {
         self.importer.builder.sizes_of(operand)
     }
 
-    /// The float32 counterparts of integer operands.
-    pub fn float_forms(&mut self) -> &mut FloatForms {
+    /// The float32 counterparts of int32 products.
+    pub fn float_forms(&mut self) -> &mut HashMap<OperandId, OperandId> {
         &mut self.importer.float_forms
     }
 
@@ -600,7 +601,7 @@ impl<'c, 'm> Call<'c, 'm> {
 /// Whether an operator is too costly for shape arithmetic: its naive reference takes more than a few operations per
 /// element, or it expands small weights.
 fn is_costly(op: &Operation) -> bool {
-    let Api(op) = op else { return false };
+    let Api(op) = op else { return matches!(op, Operation::Extension(Extension::IntegerProduct(_))) };
     matches!(
         op,
         Op::Matmul(_)

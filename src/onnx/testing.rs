@@ -181,6 +181,12 @@ impl TestGraph {
         graph_of(&Model::decode(self.encode(opset), Files::default())?, request)
     }
 
+    /// Like [`import`](Self::import) without free dimensions, for a device that has only the operators of the API.
+    pub fn import_for_gpus(self, opset: i64) -> Result<Graph> {
+        let model = Model::decode(self.encode(opset), Files::default())?;
+        imported(&model, Builder::new().with_extensions(false), &Request::default())
+    }
+
     /// The text, without labels, of the graph imported from a model with this main graph and no free dimensions.
     ///
     /// # Panics
@@ -211,7 +217,10 @@ impl TestGraph {
 
 /// Imports `model`.
 pub fn graph_of(model: &Model, request: &Request) -> Result<Graph> {
-    let mut builder = Builder::new();
+    imported(model, Builder::new(), request)
+}
+
+fn imported(model: &Model, mut builder: Builder, request: &Request) -> Result<Graph> {
     let imported = import(model, &mut builder, request)?;
     let outputs = imported.outputs.into_iter().filter_map(|output| Some((output.name, output.operand?)));
     Ok(builder.finish(outputs.collect()))

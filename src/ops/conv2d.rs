@@ -48,10 +48,6 @@ crate::attributes! {
         input_layout "inputLayout": InputLayout = InputLayout::Nchw,
         /// Layout of the filter.
         filter_layout "filterLayout": FilterLayout = FilterLayout::Oihw,
-        /// Whether results must be exact where all products and their partial sums are, as those of small integers: an
-        /// extension that integer operators of models request. It rules out algorithms that transform the operands,
-        /// such as Winograd's, and filters with other factors merged into them.
-        exact "exact": bool = false,
     }
 }
 
@@ -148,8 +144,7 @@ impl Operator for Conv2d {
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
-        let Conv2dAttributes { padding, strides, dilations, groups, input_layout, filter_layout, exact: _ } =
-            &self.attributes;
+        let Conv2dAttributes { padding, strides, dilations, groups, input_layout, filter_layout } = &self.attributes;
         let (input, filter) = (required(inputs, 0), required(inputs, 1).floats());
         let (image, padding) = (input_layout.image(&input.descriptor().sizes()), numbers(padding));
         let input = input.floats();

@@ -226,6 +226,8 @@ named! {
         LogSoftmax(extension::log_softmax::LogSoftmax),
         /// `RotaryEmbedding`.
         Rotate(extension::rotate::Rotate),
+        /// `MatMulInteger`, and `ConvInteger` with channels last.
+        IntegerProduct(extension::integer_product::IntegerProduct),
         /// `TopK`, without the values.
         TopK(extension::top_k::TopK),
     }

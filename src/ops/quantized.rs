@@ -18,10 +18,70 @@ use crate::shape::Descriptor;
 pub enum ProductKind {
     /// `conv2d()` with its options; channels are the last dimension of input and output.
     Conv2d(Conv2dAttributes),
-    /// `matmul()` with a single second matrix.
+    /// `matmul()`.
     Matmul,
     /// `gemm()` with a transposed second operand.
     Transposed,
+}
+
+impl ProductKind {
+    /// Writes the attributes of the product.
+    pub fn write(&self, attributes: &mut Attributes) {
+        match self {
+            ProductKind::Conv2d(options) => options.write(attributes),
+            ProductKind::Matmul => {}
+            ProductKind::Transposed => attributes.put("bTranspose", &true, &false),
+        }
+    }
+
+    /// Calls `visit` with every dimension among the attributes.
+    pub fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
+        if let ProductKind::Conv2d(options) = self {
+            options.padding.iter_mut().for_each(visit);
+        }
+    }
+
+    /// The product of the first two operands as if they were floats.
+    pub fn infer(&self, inputs: &Inputs) -> Result<Descriptor, Problem> {
+        let [input, filter] =
+            [0, 1].map(|index| Descriptor::new(DataType::Float32, required(inputs, index).shape.clone()));
+        let operands = [Some(&input), Some(&filter)];
+        let mut outputs = match self {
+            ProductKind::Conv2d(options) => Conv2d { attributes: options.clone() }.infer(&operands)?,
+            ProductKind::Matmul => Matmul.infer(&operands)?,
+            ProductKind::Transposed => transposed().infer(&operands)?,
+        };
+        Ok(outputs.remove(0))
+    }
+
+    /// Its multiply-adds.
+    pub fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
+        match self {
+            ProductKind::Conv2d(options) => Conv2d { attributes: options.clone() }.multiply_adds(inputs, outputs),
+            ProductKind::Matmul => Matmul.multiply_adds(inputs, outputs),
+            ProductKind::Transposed => transposed().multiply_adds(inputs, outputs),
+        }
+    }
+
+    /// The sums of products, in float64, for an output of this shape.
+    pub fn reference(&self, operands: [&Tensor; 2], output: &Descriptor) -> Tensor {
+        let (operands, output) = (operands.map(Some), [Descriptor { dtype: DataType::Float32, ..output.clone() }]);
+        let mut sums = match self {
+            ProductKind::Conv2d(options) => Conv2d { attributes: options.clone() }.reference(&operands, &output),
+            ProductKind::Matmul => Matmul.reference(&operands, &output),
+            ProductKind::Transposed => transposed().reference(&operands, &output),
+        };
+        sums.remove(0)
+    }
+
+    /// The dimension of output channels in a filter of this rank.
+    pub fn channel_axis(&self, rank: usize) -> usize {
+        match self {
+            ProductKind::Conv2d(options) => options.filter_layout.axes()[0],
+            ProductKind::Matmul => rank - 1,
+            ProductKind::Transposed => 0,
+        }
+    }
 }
 
 /// How the elements of a tensor represent numbers: `(x - zero) * scale`.
@@ -45,10 +105,10 @@ impl Scale {
 ///
 /// Operands are the input and the filter (int8 or uint8), the scales of the filter (float32, one per output channel),
 /// its optional zero points (of its type, one per output channel; 0 by default), and an optional bias (float32, one per
-/// output channel). Without an output scale, the output is float32. Matrix products and convolutions without groups
-/// whose output is float32 may have two more operands, computed at run time: the zero point of the input (one element,
-/// of its type), which replaces the operator's, and the factor (float32, one element, or one per output channel in the
-/// last dimension; 1 by default).
+/// output channel). Without an output scale, the output is float32. Products whose output is float32 may have two more
+/// operands, computed at run time: the zero point of the input (one element, of its type), which replaces the
+/// operator's, and the factor (float32, one element, or one per output channel in the last dimension; 1 by default).
+/// Last comes an optional addend of the sums of integers, before they are scaled (int32, one per output channel).
 ///
 /// The sums of products are exact. The float32 operations that follow round a few times: the result equals that of the
 /// composition within one step of the output, or, without an output scale, within the rounding of its sums.
@@ -97,6 +157,7 @@ impl Operator for Quantized {
             optional("bias", FLOAT, (1, 1)),
             optional("inputZeroPoint", Types::SameAs("input"), ANY_RANK),
             optional("factor", FLOAT, ANY_RANK),
+            optional("addend", Types::OneOf(&[DataType::Int32]), (1, 1)),
         ];
         const CONV2D: OpRule = rule("quantizedConv2d", OPERANDS);
         const MATMUL: OpRule = rule("quantizedMatmul", OPERANDS);
@@ -107,11 +168,7 @@ impl Operator for Quantized {
     }
 
     fn write(&self, attributes: &mut Attributes) {
-        match &self.product {
-            ProductKind::Conv2d(options) => options.write(attributes),
-            ProductKind::Matmul => {}
-            ProductKind::Transposed => attributes.put("bTranspose", &true, &false),
-        }
+        self.product.write(attributes);
         let mut put = |name, value: f64, default: f64| attributes.put(name, &value, &default);
         put("inputScale", self.input.scale as f64, f64::NAN);
         put("inputZeroPoint", self.input.zero as f64, 0.0);
@@ -124,22 +181,13 @@ impl Operator for Quantized {
     }
 
     fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
-        if let ProductKind::Conv2d(options) = &mut self.product {
-            options.padding.iter_mut().for_each(visit);
-        }
+        self.product.visit_dims(visit);
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
-        let float = |index| Descriptor::new(DataType::Float32, required(inputs, index).shape.clone());
-        let (input, filter) = (float(0), float(1));
-        let operands = [Some(&input), Some(&filter)];
-        let mut outputs = match &self.product {
-            ProductKind::Conv2d(options) => Conv2d { attributes: options.clone() }.infer(&operands)?,
-            ProductKind::Matmul => Matmul.infer(&operands)?,
-            ProductKind::Transposed => transposed().infer(&operands)?,
-        };
-        let channels = outputs[0].shape.last().copied().unwrap_or(Dim::number(1));
-        for (operand, index) in [("filterScale", 2), ("filterZeroPoint", 3), ("bias", 4)] {
+        let mut output = self.product.infer(inputs)?;
+        let channels = output.shape.last().copied().unwrap_or(Dim::number(1));
+        for (operand, index) in [("filterScale", 2), ("filterZeroPoint", 3), ("bias", 4), ("addend", 7)] {
             if let Some(got) = given(inputs, index).filter(|got| got.shape != [channels]) {
                 return Err(Problem::Shape { operand, got: got.shape.clone(), expected: vec![channels] });
             }
@@ -150,16 +198,12 @@ impl Operator for Quantized {
                 return Err(Problem::Shape { operand, got: got.shape.clone(), expected: Vec::new() });
             }
         }
-        outputs[0].dtype = self.output.map_or(DataType::Float32, |(dtype, _)| dtype);
-        Ok(outputs)
+        output.dtype = self.output.map_or(DataType::Float32, |(dtype, _)| dtype);
+        Ok(vec![output])
     }
 
     fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
-        match &self.product {
-            ProductKind::Conv2d(options) => Conv2d { attributes: options.clone() }.multiply_adds(inputs, outputs),
-            ProductKind::Matmul => Matmul.multiply_adds(inputs, outputs),
-            ProductKind::Transposed => transposed().multiply_adds(inputs, outputs),
-        }
+        self.product.multiply_adds(inputs, outputs)
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
@@ -173,24 +217,20 @@ impl Operator for Quantized {
         let x = Tensor::from_fn(&float(input.shape()), |index| {
             Number::Float((input.at(index).to_f64() - zero) * self.input.scale as f64)
         });
-        let axis = self.channel_axis(filter.shape().len());
+        let axis = self.product.channel_axis(filter.shape().len());
         let w = Tensor::from_fn(&float(filter.shape()), |index| {
             let channel = [index[axis]];
             let zero = given(inputs, 3).map_or(0.0, |zeros| zeros.at(&channel).to_f64());
             Number::Float((filter.at(index).to_f64() - zero) * scales.at(&channel).to_f64())
         });
-        let (operands, product) =
-            ([Some(&x), Some(&w)], [Descriptor::new(DataType::Float32, outputs[0].sizes().to_vec())]);
-        let sums = match &self.product {
-            ProductKind::Conv2d(options) => Conv2d { attributes: options.clone() }.reference(&operands, &product),
-            ProductKind::Matmul => Matmul.reference(&operands, &product),
-            ProductKind::Transposed => transposed().reference(&operands, &product),
-        };
+        let sums = self.product.reference([&x, &w], &outputs[0]);
         vec![Tensor::from_fn(&outputs[0], |index| {
             let channel = index.last().copied().unwrap_or(0);
             let bias = given(inputs, 4).map_or(0.0, |bias| bias.at(&[channel]).to_f64());
             let factor = factors[channel % factors.len()];
-            let value = (sums[0].at(index).to_f64() * factor + bias).max(self.min as f64).min(self.max as f64);
+            let scale = self.input.scale as f64 * scales.at(&[channel]).to_f64();
+            let addend = given(inputs, 7).map_or(0.0, |addend| addend.at(&[channel]).to_f64() * scale);
+            let value = ((sums.at(index).to_f64() + addend) * factor + bias).max(self.min as f64).min(self.max as f64);
             match self.output {
                 None => Number::Float(value),
                 Some((dtype, Scale { scale, zero })) => {
@@ -199,17 +239,6 @@ impl Operator for Quantized {
                 }
             }
         })]
-    }
-}
-
-impl Quantized {
-    /// The dimension of output channels in a filter of this rank.
-    pub fn channel_axis(&self, rank: usize) -> usize {
-        match &self.product {
-            ProductKind::Conv2d(options) => options.filter_layout.axes()[0],
-            ProductKind::Matmul => rank - 1,
-            ProductKind::Transposed => 0,
-        }
     }
 }
 

@@ -331,11 +331,6 @@ fn sizes<Layout>(
 
 #[cfg(test)]
 mod tests {
-    use crate::cpu::arena::Arena;
-    use crate::cpu::plan::{Plan, PlanOptions};
-    use crate::cpu::schedule::pool::Threads;
-    use crate::cpu::simd::Isa;
-    use crate::cpu::steps::Env;
     use crate::ir::parse;
     use crate::testing::{Tolerance, check};
     use proptest::prelude::*;
@@ -479,28 +474,6 @@ mod tests {
                 Convolution { transposed: false, batches: 1, groups: 1, channels, input, filter, options };
             check_both(&convolution.text("nhwc", "ohwi", constant, true));
         }
-    }
-
-    #[test]
-    fn convolutions_of_integers_can_be_exact() {
-        // Filters are multiples of 1/32, and all sums are below 2^24 of these.
-        let convolution = |exact| {
-            parse(&format!(
-                "%0 = input x uint8 [1, 12, 13, 32]
-                 %1 = cast %0 dataType=float32
-                 %2 = constant float32 [33, 3, 3, 32]
-                 %3 = conv2d %1 %2 padding=[1, 1, 1, 1] inputLayout=nhwc filterLayout=ohwi exact={exact}
-                 output y = %3"
-            ))
-        };
-        check(&convolution(true), Tolerance::EXACT);
-        let kernel = |exact| {
-            let env = Env { threads: &Threads::new(1).unwrap(), isa: Isa::best(), arena: &Arena::default() };
-            let plan = Plan::new(convolution(exact), &env, PlanOptions::default()).unwrap();
-            plan.description().steps[1].kernel.to_string()
-        };
-        assert_eq!(kernel(true), "conv2d im2col");
-        assert!(kernel(false).starts_with("conv2d winograd"));
     }
 
     #[test]

@@ -240,6 +240,11 @@ impl ElementwiseStep {
         self.measure(dims)
     }
 
+    /// Approximate cost per element, in multiply-adds of a matrix product.
+    pub fn cost(&self) -> usize {
+        self.cost
+    }
+
     /// Size in bytes of the registers that [`run_in_place`](Self::run_in_place) needs.
     pub fn register_bytes(&self) -> usize {
         self.registers * REGISTER

@@ -5,6 +5,7 @@ pub mod arg_min_max;
 pub mod attention;
 pub mod block_product;
 pub mod byte_sum;
+pub mod byte_table;
 pub mod conv2d;
 pub mod conv_transpose2d;
 pub mod convolution;

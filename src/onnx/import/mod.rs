@@ -138,17 +138,9 @@ pub(super) struct Importer<'a> {
     pub(super) trials: Option<Budget>,
     /// Whether to compute all constants, of any size.
     pub folds_all: bool,
-    pub float_forms: FloatForms,
+    /// For int32 products, the same in float32, for readers that need floats in any case.
+    pub float_forms: HashMap<OperandId, OperandId>,
     pub(super) converted: Converted,
-}
-
-/// The float32 counterparts of integer operands, for readers that need floats in any case.
-#[derive(Default)]
-pub struct FloatForms {
-    /// For an exact int32 product, the product of the same factors in float32.
-    pub products: HashMap<OperandId, OperandId>,
-    /// For an 8-bit tensor and its single zero point, their difference in float32.
-    pub differences: HashMap<(OperandId, Option<OperandId>), OperandId>,
 }
 
 /// Appends the part of `model` that `request` asks for to `builder`. On failure, `builder` remains unchanged.
@@ -265,7 +257,7 @@ pub(super) fn with_budget<T>(
         foldable: budget.foldable.into(),
         trials,
         folds_all: false,
-        float_forms: FloatForms::default(),
+        float_forms: HashMap::new(),
         converted: Converted::new(),
     };
     let imported = work(&mut importer);

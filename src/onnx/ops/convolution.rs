@@ -23,8 +23,34 @@ pub struct Convolution {
     pub window: Window,
     /// Number of groups of channels.
     pub groups: u32,
-    /// Whether sums of integers must be [exact](Conv2dAttributes::exact).
-    pub exact: bool,
+}
+
+/// How operands with zeros of their own are convolved.
+pub trait Convolve {
+    /// Pads dimension 2 of an input.
+    ///
+    /// # Errors
+    /// If the size is too large.
+    fn pad(&self, call: &mut Call, x: OperandId, amounts: [Dim; 2]) -> Step<OperandId>;
+
+    /// Convolves images with two dimensions.
+    ///
+    /// # Errors
+    /// If types or shapes do not match.
+    fn images(&self, call: &mut Call, operands: [OperandId; 2], how: Conv2dAttributes) -> Step<OperandId>;
+}
+
+/// Convolves floats, with an optional bias.
+struct Floats(Option<OperandId>);
+
+impl Convolve for Floats {
+    fn pad(&self, call: &mut Call, x: OperandId, amounts: [Dim; 2]) -> Step<OperandId> {
+        call.pad_axis(x, 2, amounts)
+    }
+
+    fn images(&self, call: &mut Call, [x, filter]: [OperandId; 2], attributes: Conv2dAttributes) -> Step<OperandId> {
+        Ok(call.emit_all(Conv2d { attributes }, vec![Some(x), Some(filter), self.0])?[0])
+    }
 }
 
 /// The attribute `group` of an input with `channels` channels.
@@ -57,7 +83,7 @@ pub fn convolution(call: &Call, x: &[Dim], filter: &[Dim]) -> Step<Convolution> 
             x[1] / groups
         )));
     }
-    Ok(Convolution { window: window(call, &x[2..], numbers(&filter[2..]))?, groups, exact: false })
+    Ok(Convolution { window: window(call, &x[2..], numbers(&filter[2..]))?, groups })
 }
 
 /// Inserts a dimension of 1 in front of the spatial ones.
@@ -81,13 +107,27 @@ pub fn convolve(
     bias: Option<OperandId>,
     how: &Convolution,
 ) -> Step<OperandId> {
-    let Convolution { window, groups, exact } = how;
+    convolve_with(call, x, filter, &Floats(bias), how)
+}
+
+/// Like [`convolve`], for any kind of operands.
+///
+/// # Errors
+/// If types or shapes do not match.
+pub fn convolve_with(
+    call: &mut Call,
+    x: OperandId,
+    filter: OperandId,
+    kind: &dyn Convolve,
+    how: &Convolution,
+) -> Step<OperandId> {
+    let Convolution { window, groups } = how;
     match window.kernel.len() {
         1 => {
             let (x_shape, filter_shape) = (call.shape(x), call.shape(filter));
             let x = call.reshape(x, &with_row(&x_shape))?;
             let filter = call.reshape(filter, &with_row(&filter_shape))?;
-            let y = convolve(call, x, filter, bias, &Convolution { window: window.with_row(), ..*how })?;
+            let y = convolve_with(call, x, filter, kind, &Convolution { window: window.with_row(), ..*how })?;
             let shape = without_first(&call.shape(y));
             call.reshape(y, &shape)
         }
@@ -97,17 +137,16 @@ pub fn convolve(
                 strides: window.strides.clone(),
                 dilations: window.dilations.clone(),
                 groups: *groups,
-                exact: *exact,
                 ..Default::default()
             };
-            Ok(call.emit_all(Conv2d { attributes }, vec![Some(x), Some(filter), bias])?[0])
+            kind.images(call, [x, filter], attributes)
         }
         count => {
-            let x = call.pad_axis(x, 2, window.padding[0])?;
+            let x = kind.pad(call, x, window.padding[0])?;
             let (x, places) = fold_input(call, x, &window.part(0, 1), *groups)?;
             let filter = fold_filter(call, filter)?;
             let rest = Convolution { window: window.part(1, count - 1), ..*how };
-            let y = convolve(call, x, filter, bias, &rest)?;
+            let y = convolve_with(call, x, filter, kind, &rest)?;
             unfold(call, y, places)
         }
     }

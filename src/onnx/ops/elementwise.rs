@@ -363,7 +363,7 @@ fn cast_to(call: &mut Call, to: DataType, to_bool: bool) -> Outcome {
         Some(literal) => call.widened(&literal)?,
         None => call.input(0)?,
     };
-    if let Some(&product) = call.float_forms().products.get(&x).filter(|_| to == DataType::Float32 && !to_bool) {
+    if let Some(&product) = call.float_forms().get(&x).filter(|_| to == DataType::Float32 && !to_bool) {
         return call.one(Ok(product));
     }
     let output = match to_bool {

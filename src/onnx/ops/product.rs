@@ -1,7 +1,6 @@
 //! Matrix products.
 
 use crate::dimension::Dim;
-use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -59,46 +58,6 @@ fn integer_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandI
     let products = call.mul(a, b)?;
     let inner = call.rank(products) as u32 - 2;
     call.reduce(ReduceKind::Sum, products, &[inner], false)
-}
-
-/// Maximum number of products of integers with at most 8 bits and a sign (255 * 255) whose sum is exact in float32, in
-/// any order: 258 * 255 * 255 < 2^24. A power of two keeps rows aligned.
-pub const EXACT_PRODUCTS: u32 = 256;
-
-/// Maximum number of pieces to add up.
-pub const MAX_PIECES: u32 = 4096;
-
-/// The exact product, as int32, of float32 matrices that hold integers with magnitudes of up to 255.
-///
-/// # Errors
-/// If shapes do not match.
-pub fn exact_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
-    with_matrices(call, [a, b], |call, a, b| {
-        let (columns, rows) = (call.rank(a) - 1, call.rank(b) - 2);
-        let inner = call.shape(a)[columns];
-        if inner != call.shape(b)[rows] {
-            let (a, b) = (call.shape(a), call.shape(b));
-            return Err(Refusal(format!("matrices of shapes {a:?} and {b:?} cannot be multiplied")));
-        }
-        // The number of pieces must be known.
-        let inner = inner.get();
-        if inner.div_ceil(EXACT_PRODUCTS) > MAX_PIECES {
-            return Err(Refusal(format!("rows of {inner} integers are too long, expected at most 2^20")));
-        }
-        let mut sum: Option<OperandId> = None;
-        for start in (0..inner).step_by(EXACT_PRODUCTS as usize) {
-            let size = EXACT_PRODUCTS.min(inner - start);
-            let a = call.slice_axis(a, columns, start, size)?;
-            let b = call.slice_axis(b, rows, start, size)?;
-            let part = call.matmul(a, b)?;
-            let part = call.cast(part, DataType::Int32)?;
-            sum = Some(match sum {
-                Some(sum) => call.add(sum, part)?,
-                None => part,
-            });
-        }
-        sum.ok_or_else(|| "matrices without elements".into())
-    })
 }
 
 /// `alpha * a * b + beta * c` for matrices `a` and `b`, transposed according to `attributes`.
@@ -199,14 +158,6 @@ mod tests {
         let graph = TestGraph::default().input("a", Float, &["5"]).input("b", Float, &["3", "5", "4"]);
         let text = graph.node("MatMul", "a b", "y", vec![]).output("y").text(17);
         assert!(text.contains("newShape=[1, 5]") && text.contains("newShape=[3, 4]"), "{text}");
-    }
-
-    #[test]
-    fn products_of_integers_are_exact_in_pieces() {
-        let graph = TestGraph::default().input("a", Uint8, &["2", "600"]).input("b", Int8, &["600", "3"]);
-        let text = graph.node("MatMulInteger", "a b", "y", vec![]).output("y").text(10);
-        assert_eq!(text.matches("= matmul").count(), 3, "{text}");
-        assert_eq!(text.matches("dataType=int32").count(), 3, "{text}");
     }
 
     #[test]

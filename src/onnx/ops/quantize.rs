@@ -1,26 +1,29 @@
 //! Quantization, and the products of quantized tensors.
 //!
-//! Products of integers are computed in float32, in pieces with exact sums, and added as int32. If the result is cast
-//! to float32, as in dynamically quantized models, the sums need not be exact: a single product of the dequantized
-//! factors replaces the pieces. Its error is that of a float32 product of the same depth: none as long as all partial
-//! sums are below 2^24, and otherwise at most `depth * 2^-24` times the sum of the magnitudes of the terms. Devices
-//! that multiply bytes compute it exactly and round once.
+//! Products of integers are operators of their own. Devices without them compute in float32, in two products with the
+//! digits of one factor, whose sums are exact for up to 4096 terms. If the result is cast to float32, as in dynamically
+//! quantized models, a single product replaces these. Its error is that of a float32 product of the same depth: none as
+//! long as all partial sums are below 2^24, and otherwise at most `depth * 2^-24` times the sum of the magnitudes of the
+//! terms.
 
-use super::convolution::{Convolution, convolution, convolve};
+use super::convolution::{Convolve, convolution, convolve, convolve_with};
 use super::generate::places;
-use super::product::{EXACT_PRODUCTS, MAX_PIECES, exact_product, with_matrices};
+use super::product::with_matrices;
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
-use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::onnx::tensor::ElementType;
+use crate::ops::conv2d::Conv2dAttributes;
 use crate::ops::elementwise::Elementwise as E;
+use crate::ops::extension::integer_product::IntegerProduct;
 use crate::ops::quantize::Quantize;
+use crate::ops::quantized::ProductKind;
 use crate::ops::reduce::ReduceKind;
+use crate::ops::spatial::InputLayout;
 use crate::shape::Descriptor;
 
 /// How the elements of an input share scales.
@@ -177,7 +180,10 @@ pub fn dequantize_linear(call: &mut Call) -> Outcome {
 }
 
 /// Quantizes to uint8 with a scale that covers the values and 0.
-fn dynamic_quantize_linear(call: &mut Call) -> Outcome {
+///
+/// # Errors
+/// If the input is not a tensor of floats.
+pub fn dynamic_quantize_linear(call: &mut Call) -> Outcome {
     if let Some(Value::Empty(Descriptor { dtype, shape })) = call.value(0) {
         let (scale, zero_point) = (call.int_scalar(dtype, 1)?, call.int_scalar(DataType::Uint8, 0)?);
         let y = Value::Empty(Descriptor { dtype: DataType::Uint8, shape });
@@ -202,54 +208,65 @@ fn dynamic_quantize_linear(call: &mut Call) -> Outcome {
     Ok([y, scale, zero_point].map(Value::Tensor).to_vec())
 }
 
-/// An 8-bit input minus its zero point at `zero`, as float32. `spread` shapes the zero point.
-fn centered(
-    call: &mut Call,
-    index: usize,
-    zero: usize,
-    spread: impl FnOnce(&mut Call, OperandId) -> Step<OperandId>,
-) -> Step<OperandId> {
-    let x = call.input(index)?;
-    if call.dtype(x).size() != 1 {
-        return Err(Refusal(format!("input {index} is of type {}, expected int8 or uint8", call.dtype(x))));
+/// The 8-bit input at `index`, and its optional zero point at `zero`.
+///
+/// # Errors
+/// If it is missing or of another type.
+pub fn bytes(call: &Call, index: usize, zero: usize) -> Step<Bytes> {
+    let numbers = call.input(index)?;
+    if call.dtype(numbers).size() != 1 {
+        return Err(Refusal(format!("input {index} is of type {}, expected int8 or uint8", call.dtype(numbers))));
     }
-    let x = call.cast(x, DataType::Float32)?;
-    let Some(zero_point) = call.optional(zero)? else { return Ok(x) };
-    let zero_point = call.cast(zero_point, DataType::Float32)?;
-    let zero_point = spread(call, zero_point)?;
-    call.sub(x, zero_point)
+    Ok(Bytes { numbers, zero: call.optional(zero)? })
 }
 
-/// Like [`centered`], by an operator that devices with byte multiplication recognize; `None` if the zero points repeat
-/// in a way that it does not support. Products that read the same tensor share the result.
-fn difference(
+/// Integers of 8 bits with an optional zero point.
+#[derive(Clone, Copy)]
+pub struct Bytes {
+    /// The integers.
+    pub numbers: OperandId,
+    /// What represents 0 in them: one number, or several.
+    pub zero: Option<OperandId>,
+}
+
+impl Bytes {
+    /// The numbers without their zero point, as float32. `spread` shapes the zero point.
+    fn centered(
+        self,
+        call: &mut Call,
+        spread: impl FnOnce(&mut Call, OperandId) -> Step<OperandId>,
+    ) -> Step<OperandId> {
+        let x = call.cast(self.numbers, DataType::Float32)?;
+        let Some(zero) = self.zero else { return Ok(x) };
+        let zero = call.cast(zero, DataType::Float32)?;
+        let zero = spread(call, zero)?;
+        call.sub(x, zero)
+    }
+}
+
+/// The integers that `product` makes of `x`, floats that hold 9-bit integers. It is linear, and must not add up more than
+/// 4096 terms: the products of 9-bit integers with a digit of 4 bits then have exact sums in float32.
+fn by_digits(
     call: &mut Call,
-    index: usize,
-    zero: usize,
-    spread: impl FnOnce(&mut Call, OperandId) -> Step<OperandId>,
-) -> Step<Option<OperandId>> {
-    let (x, zero_point) = (call.input(index)?, call.optional(zero)?);
-    // A single zero point for all elements needs no shaping.
-    let is_one = zero_point.is_none_or(|zero_point| call.shape(zero_point).iter().all(|&size| size == 1));
-    if let Some(&known) = call.float_forms().differences.get(&(x, zero_point)).filter(|_| is_one) {
-        return Ok(Some(known));
+    x: OperandId,
+    product: impl Fn(&mut Call, OperandId) -> Step<OperandId>,
+) -> Step<OperandId> {
+    let high = call.linear(x, 1.0 / 16.0, 0.0)?;
+    let high = call.emit(E::Floor, &[high])?;
+    let whole = call.linear(high, 16.0, 0.0)?;
+    let low = call.sub(x, whole)?;
+    let mut sums = [high, low];
+    for sum in &mut sums {
+        let floats = product(call, *sum)?;
+        *sum = call.cast(floats, DataType::Int32)?;
     }
-    let zeros = match zero_point {
-        Some(zero_point) => spread(call, zero_point)?,
-        None => call.int_scalar(call.dtype(x), 0)?,
-    };
-    let Some(missing) = call.rank(x).checked_sub(call.rank(zeros)) else { return Ok(None) };
-    let shape = [vec![Dim::ONE; missing], call.shape(zeros)].concat();
-    if !shape.iter().zip(&call.shape(x)).all(|(&zeros, &size)| zeros == 1 || zeros == size) {
-        return Ok(None);
-    }
-    let (zeros, one) = (call.reshape(zeros, &shape)?, call.scalar(DataType::Float32, Number::Float(1.0))?);
-    let ones = call.expand(one, &shape)?;
-    let y = call.emit(Quantize::DequantizeLinear, &[x, ones, zeros])?;
-    if is_one {
-        call.float_forms().differences.insert((x, zero_point), y);
-    }
-    Ok(Some(y))
+    let base = call.int_scalar(DataType::Int32, 16)?;
+    let high = call.mul(sums[0], base)?;
+    let y = call.add(high, sums[1])?;
+    // Readers that need floats in any case do with a single product.
+    let floats = product(call, x)?;
+    call.float_forms().insert(y, floats);
+    Ok(y)
 }
 
 /// Shapes one value per row of a matrix product's first operand, or one for all rows.
@@ -270,18 +287,73 @@ fn per_column(call: &mut Call, operand: OperandId) -> Step<OperandId> {
     }
 }
 
-fn matmul_integer(call: &mut Call) -> Outcome {
-    let (a, b) = (centered(call, 0, 2, per_row)?, centered(call, 1, 3, per_column)?);
-    let y = exact_product(call, a, b)?;
-    if let (Some(a), Some(b)) = (difference(call, 0, 2, per_row)?, difference(call, 1, 3, per_column)?) {
-        let product = with_matrices(call, [a, b], |call, a, b| call.matmul(a, b))?;
-        call.float_forms().products.insert(y, product);
-    }
-    call.one(Ok(y))
+/// The product of two matrices of bytes, or stacks of them, as int32. The first may have one zero point per row, the
+/// second one per column.
+///
+/// # Errors
+/// If types or shapes do not match.
+pub fn integer_matmul(call: &mut Call, a: Bytes, b: Bytes) -> Step<OperandId> {
+    with_matrices(call, [a.numbers, b.numbers], |call, x, y| {
+        let (a, b) = (Bytes { numbers: x, ..a }, Bytes { numbers: y, ..b });
+        if call.has_extensions() {
+            return matrices(call, a, b);
+        }
+        let (x, y) = (a.centered(call, per_row)?, b.centered(call, per_column)?);
+        by_digits(call, x, |call, x| call.matmul(x, y))
+    })
 }
 
-/// Rounds `accumulator * (a * b / y)`, with the scale `y` at `index` and the zero point after it.
-fn requantized(call: &mut Call, accumulator: OperandId, factor: OperandId, index: usize) -> Outcome {
+/// Like [`integer_matmul`], for operands that are no vectors, by an operator.
+fn matrices(call: &mut Call, a: Bytes, b: Bytes) -> Step<OperandId> {
+    let inner = call.shape(b.numbers)[call.rank(b.numbers) - 2];
+    let sizes = |call: &Call, zero: Option<OperandId>| zero.map_or(Vec::new(), |zero| call.shape(zero));
+    let is_single = |shape: &[Dim]| shape.iter().all(|&size| size == 1);
+    let (a_sizes, b_sizes) = (sizes(call, a.zero), sizes(call, b.zero));
+    let ones = |call: &mut Call, dtype: DataType, shape: [Dim; 2]| -> Step<Bytes> {
+        let one = call.int_scalar(dtype, 1)?;
+        Ok(Bytes { numbers: call.expand(one, &shape)?, zero: None })
+    };
+    // Zero points that differ otherwise are multiplied with the sums of the other operand, products with ones.
+    let (zero, plain, sums) = if let Some(zero) = a.zero.filter(|_| !is_single(&a_sizes)) {
+        let one = ones(call, call.dtype(a.numbers), [Dim::ONE, inner])?;
+        (per_row(call, zero)?, matrices(call, Bytes { zero: None, ..a }, b)?, matrices(call, one, b)?)
+    } else if let Some(zero) = b.zero.filter(|_| b_sizes.len() > 1 && !is_single(&b_sizes)) {
+        let one = ones(call, call.dtype(b.numbers), [inner, Dim::ONE])?;
+        (zero, matrices(call, a, Bytes { zero: None, ..b })?, matrices(call, a, one)?)
+    } else {
+        let zero = |call: &mut Call, zero: Option<OperandId>| -> Step<Option<OperandId>> {
+            zero.map(|zero| if is_single(&call.shape(zero)) { call.to_scalar(zero) } else { Ok(zero) }).transpose()
+        };
+        let operands = vec![Some(a.numbers), Some(b.numbers), zero(call, a.zero)?, zero(call, b.zero)?];
+        return Ok(call.emit_all(IntegerProduct { product: ProductKind::Matmul }, operands)?[0]);
+    };
+    let zero = call.cast(zero, DataType::Int32)?;
+    let excess = call.mul(sums, zero)?;
+    call.sub(plain, excess)
+}
+
+fn matmul_integer(call: &mut Call) -> Outcome {
+    let (a, b) = (bytes(call, 0, 2)?, bytes(call, 1, 3)?);
+    let y = integer_matmul(call, a, b);
+    call.one(y)
+}
+
+/// An int32 product as float32.
+///
+/// # Errors
+/// If there is too much of it.
+pub fn as_floats(call: &mut Call, product: OperandId) -> Step<OperandId> {
+    match call.float_forms().get(&product) {
+        Some(&floats) => Ok(floats),
+        None => call.cast(product, DataType::Float32),
+    }
+}
+
+/// Rounds `accumulator * factor / y`, with the scale `y` at `index` and the zero point after it.
+///
+/// # Errors
+/// If there are several, or types do not match.
+pub fn requantized(call: &mut Call, accumulator: OperandId, factor: OperandId, index: usize) -> Step<OperandId> {
     let (scale, zero_point) = (call.input(index)?, call.input(index + 1)?);
     if call.shape(scale).iter().chain(&call.shape(zero_point)).any(|&size| size != 1) {
         return Err("y_scale and y_zero_point have more than one element".into());
@@ -293,17 +365,17 @@ fn requantized(call: &mut Call, accumulator: OperandId, factor: OperandId, index
     let scaled = call.mul(sum, factor)?;
     let ones = vec![1; call.rank(scaled)];
     let zero_point = call.reshape(zero_point, &ones)?;
-    let y = rounded(call, scaled, zero_point);
-    call.one(y)
+    rounded(call, scaled, zero_point)
 }
 
 fn qlinear_matmul(call: &mut Call) -> Outcome {
-    let (a, b) = (centered(call, 0, 2, per_row)?, centered(call, 3, 5, per_column)?);
-    let product = exact_product(call, a, b)?;
+    let (a, b) = (bytes(call, 0, 2)?, bytes(call, 3, 5)?);
+    let product = integer_matmul(call, a, b)?;
     let (a_scale, b_scale) = (call.input(1)?, call.input(4)?);
     let (a_scale, b_scale) = (per_row(call, a_scale)?, per_column(call, b_scale)?);
     let factor = call.mul(a_scale, b_scale)?;
-    requantized(call, product, factor, 6)
+    let y = requantized(call, product, factor, 6);
+    call.one(y)
 }
 
 /// Shapes one value per output channel, followed by `dimensions` others, or one for all channels.
@@ -316,96 +388,89 @@ fn per_channel(call: &mut Call, operand: OperandId, dimensions: usize) -> Step<O
     }
 }
 
-/// The exact convolution, as int32, of `x` with `filter`, float32 tensors that hold integers with magnitudes of up to
-/// 255.
-fn exact_convolution(call: &mut Call, x: OperandId, filter: OperandId, how: &Convolution) -> Step<OperandId> {
-    let (shape, filter_shape) = (call.shape(x), call.sizes(filter));
-    let (channels, elements) = (filter_shape[1], filter_shape[2..].iter().product::<u32>());
-    if elements > EXACT_PRODUCTS {
-        return Err(Refusal(format!(
-            "the kernel has {}, expected at most {EXACT_PRODUCTS}",
-            amount(elements, "element")
-        )));
-    }
-    if channels.div_ceil(EXACT_PRODUCTS / elements) > MAX_PIECES {
-        return Err(Refusal(format!("{} of integers are too many", amount(channels, "channel"))));
-    }
-    let mut sum: Option<OperandId> = None;
-    for start in (0..channels).step_by((EXACT_PRODUCTS / elements) as usize) {
-        let count = (EXACT_PRODUCTS / elements).min(channels - start);
-        let mut part = x;
-        if count < channels {
-            // The same channels of every group.
-            let grouped = [&[shape[0], how.groups.into(), channels.into()], &shape[2..]].concat();
-            let grouped = call.reshape(x, &grouped)?;
-            let some = call.slice_axis(grouped, 2, start, count)?;
-            part = call.reshape(some, &[&[shape[0], Dim::from(how.groups * count)], &shape[2..]].concat())?;
+/// A convolution of bytes: `x` and its filter `w`, and what follows the sums.
+struct IntegerConvolution<'a> {
+    x: Bytes,
+    w: Bytes,
+    /// What becomes of the int32 sums, whose channels are followed by so many dimensions.
+    then: &'a dyn Fn(&mut Call, OperandId, usize) -> Step<OperandId>,
+}
+
+impl IntegerConvolution<'_> {
+    /// Convolves input and filter, with the attributes of the node.
+    fn run(&self, call: &mut Call) -> Step<OperandId> {
+        let (shape, filter) = (call.shape(self.x.numbers), call.shape(self.w.numbers));
+        let how = convolution(call, &shape, &filter)?;
+        if call.has_extensions() {
+            return convolve_with(call, self.x.numbers, self.w.numbers, self, &how);
         }
-        let filter = call.slice_axis(filter, 1, start, count)?;
-        let product = convolve(call, part, filter, None, how)?;
-        let product = call.cast(product, DataType::Int32)?;
-        sum = Some(match sum {
-            Some(sum) => call.add(sum, product)?,
-            None => product,
-        });
+        let dimensions = filter.len() - 1;
+        let x = self.x.centered(call, |call, zero| call.to_scalar(zero))?;
+        let w = self.w.centered(call, |call, zero| per_channel(call, zero, dimensions))?;
+        let sums = by_digits(call, x, |call, x| convolve(call, x, w, None, &how))?;
+        (self.then)(call, sums, dimensions - 1)
     }
-    sum.ok_or_else(|| "the input has no channels".into())
 }
 
-/// The exact convolution of two inputs, with their zero points at the given indices.
-fn integer_convolution(
-    call: &mut Call,
-    [x, x_zero]: [usize; 2],
-    [w, w_zero]: [usize; 2],
-    how: &Convolution,
-) -> Step<OperandId> {
-    let dimensions = call.input_shape(w)?.len() - 1;
-    let x = centered(call, x, x_zero, |call, zero| call.to_scalar(zero))?;
-    let w = centered(call, w, w_zero, |call, zero| per_channel(call, zero, dimensions))?;
-    exact_convolution(call, x, w, how)
-}
+impl Convolve for IntegerConvolution<'_> {
+    fn pad(&self, call: &mut Call, x: OperandId, amounts: [Dim; 2]) -> Step<OperandId> {
+        let zero = match self.x.zero {
+            Some(zero) => call.to_scalar(zero)?,
+            None => call.int_scalar(call.dtype(x), 0)?,
+        };
+        let part = |call: &mut Call, amount: Dim| -> Step<Option<OperandId>> {
+            let mut shape = call.shape(x);
+            shape[2] = amount;
+            if amount == 0 { Ok(None) } else { call.expand(zero, &shape).map(Some) }
+        };
+        let parts = [part(call, amounts[0])?, Some(x), part(call, amounts[1])?];
+        let parts: Vec<OperandId> = parts.into_iter().flatten().collect();
+        call.concat(&parts, 2)
+    }
 
-/// The parameters of a convolution of the integers at `x` and `w`.
-fn exact(call: &Call, x: usize, w: usize) -> Step<Convolution> {
-    Ok(Convolution { exact: true, ..convolution(call, &call.input_shape(x)?, &call.input_shape(w)?)? })
+    fn images(&self, call: &mut Call, [x, w]: [OperandId; 2], attributes: Conv2dAttributes) -> Step<OperandId> {
+        let x = call.transpose(x, &[0, 2, 3, 1])?;
+        let zero = |call: &mut Call, zero: Option<OperandId>| -> Step<Option<OperandId>> {
+            zero.map(|zero| if call.shape(zero) == [Dim::ONE] { call.to_scalar(zero) } else { Ok(zero) }).transpose()
+        };
+        let operands = vec![Some(x), Some(w), zero(call, self.x.zero)?, zero(call, self.w.zero)?];
+        let attributes = Conv2dAttributes { input_layout: InputLayout::Nhwc, ..attributes };
+        let sums = call.emit_all(IntegerProduct { product: ProductKind::Conv2d(attributes) }, operands)?[0];
+        let y = (self.then)(call, sums, 0)?;
+        call.transpose(y, &[0, 3, 1, 2])
+    }
 }
 
 fn conv_integer(call: &mut Call) -> Outcome {
-    let how = exact(call, 0, 1)?;
-    let y = integer_convolution(call, [0, 2], [1, 3], &how)?;
-    let dimensions = call.input_shape(1)?.len() - 1;
-    let x = difference(call, 0, 2, |call, zero| call.to_scalar(zero))?;
-    let w = difference(call, 1, 3, |call, zero| per_channel(call, zero, dimensions))?;
-    if let (Some(x), Some(w)) = (x, w) {
-        let product = convolve(call, x, w, None, &how)?;
-        call.float_forms().products.insert(y, product);
-    }
-    call.one(Ok(y))
+    let (x, w) = (bytes(call, 0, 2)?, bytes(call, 1, 3)?);
+    let y = IntegerConvolution { x, w, then: &|_, sums, _| Ok(sums) }.run(call);
+    call.one(y)
 }
 
 /// `QLinearConv`.
 pub fn qlinear_conv(call: &mut Call) -> Outcome {
-    let how = exact(call, 0, 3)?;
-    let mut sum = integer_convolution(call, [0, 2], [3, 5], &how)?;
-    let dimensions = call.rank(sum) - 2;
-    if let Some(bias) = call.optional(8)? {
-        let channels = call.shape(sum)[1];
-        let bias = call.reshape(bias, &[&[channels], vec![Dim::ONE; dimensions].as_slice()].concat())?;
-        sum = call.add(sum, bias)?;
-    }
-    let (x_scale, w_scale) = (call.input(1)?, call.input(4)?);
-    let (x_scale, w_scale) = (call.to_scalar(x_scale)?, per_channel(call, w_scale, dimensions)?);
-    let factor = call.mul(x_scale, w_scale)?;
-    requantized(call, sum, factor, 6)
+    let (x, w) = (bytes(call, 0, 2)?, bytes(call, 3, 5)?);
+    let then = |call: &mut Call, mut sums: OperandId, dimensions: usize| {
+        if let Some(bias) = call.optional(8)? {
+            let bias = per_channel(call, bias, dimensions)?;
+            sums = call.add(sums, bias)?;
+        }
+        let (x_scale, w_scale) = (call.input(1)?, call.input(4)?);
+        let (x_scale, w_scale) = (call.to_scalar(x_scale)?, per_channel(call, w_scale, dimensions)?);
+        let factor = call.mul(x_scale, w_scale)?;
+        requantized(call, sums, factor, 6)
+    };
+    let y = IntegerConvolution { x, w, then: &then }.run(call);
+    call.one(y)
 }
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
-    standard("ConvInteger", "kernels of at most 256 elements", conv_integer),
+    standard("ConvInteger", "", conv_integer),
     standard("DequantizeLinear", "integers of 2, 4 and 16 bits only as constants; no float8", dequantize_linear),
     standard("DynamicQuantizeLinear", "", dynamic_quantize_linear),
     standard("MatMulInteger", "", matmul_integer),
-    standard("QLinearConv", "kernels of at most 256 elements", qlinear_conv),
+    standard("QLinearConv", "", qlinear_conv),
     standard("QLinearMatMul", "", qlinear_matmul),
     standard(
         "QuantizeLinear",
@@ -444,22 +509,20 @@ mod tests {
     }
 
     #[test]
-    fn products_cast_to_floats_are_single_products() {
-        let text = dynamically_quantized().output("y").text(17);
-        assert_eq!(text.matches("= matmul").count(), 1, "{text}");
-        assert!(!text.contains("int32"), "{text}");
+    fn products_of_integers_are_operators() {
         let both = dynamically_quantized().output("y").output_of("integers", Int32).text(17);
-        assert_eq!(both.matches("= matmul").count(), 3 + 1, "{both}");
-        let integers = dynamically_quantized().node("Cast", "integers", "long", vec![("to", Attr::Int(7))]);
-        assert_eq!(integers.output_of("long", Int64).text(17).matches("= matmul").count(), 3);
+        assert_eq!([both.matches("= matmulInteger").count(), both.matches("= matmul ").count()], [1, 0], "{both}");
     }
 
     #[test]
-    fn products_of_one_input_share_its_difference() {
-        let graph = dynamically_quantized().node("MatMulInteger", "q w x_zero w_zero", "others", vec![]);
-        let text = graph.node("Cast", "others", "z", vec![("to", Attr::Int(1))]).output("y").output("z").text(17);
-        assert_eq!(text.matches("= matmul").count(), 2, "{text}");
-        assert_eq!(text.matches("dequantizeLinear").count(), 2, "{text}");
+    fn zero_points_per_matrix_take_products_with_ones() {
+        let graph = TestGraph::default().input("a", Uint8, &["2", "3", "5"]).input("b", Int8, &["2", "5", "4"]);
+        let graph = graph.input("az", Uint8, &["3"]).input("bz", Int8, &["2", "1", "4"]);
+        let graph = graph.node("MatMulInteger", "a b az bz", "y", vec![]).output_of("y", Int32);
+        let graph = graph.import(17, &Default::default()).unwrap();
+        // The sum of ones is a constant.
+        assert_eq!(graph.to_string().matches("= matmulInteger").count(), 3, "{graph}");
+        check(&graph, Tolerance::EXACT);
     }
 
     #[test]
@@ -469,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_of_deep_products_are_exact_and_floats_nearly() {
+    fn deep_products_are_exact() {
         // The terms add up to 64 million: more than float32 represents exactly.
         let bytes: Vec<u8> = (0..2100 * 3).map(|i| 100 + (i % 28) as u8).collect();
         let graph = TestGraph::default()
@@ -481,13 +544,12 @@ mod tests {
             .node("MatMulInteger", "x w zero", "rows", vec![])
             .node("Cast", "rows", "others", vec![("to", Attr::Int(1))]);
         let graph = graph.output_of("integers", Int32).output("floats").output_of("rows", Int32).output("others");
-        // Compared exactly: a difference of 32 would show.
         let graph = graph.import(17, &Default::default()).unwrap();
-        check(&graph, Tolerance::EXACT.or_absolute(64.0));
+        check(&graph, Tolerance::EXACT);
     }
 
     #[test]
-    fn convolutions_that_are_cast_to_floats_are_one_convolution() {
+    fn convolutions_are_exact() {
         let graph = |outputs: &[(&str, crate::onnx::tensor::ElementType)]| {
             let graph = TestGraph::default()
                 .input("x", Uint8, &["1", "40", "4", "5"])
@@ -498,10 +560,9 @@ mod tests {
                 .node("Cast", "integers", "floats", vec![("to", Attr::Int(1))]);
             outputs.iter().fold(graph, |graph, (name, element)| graph.output_of(name, *element))
         };
-        assert_eq!(graph(&[("floats", Float)]).text(17).matches("= conv2d").count(), 1);
-        assert_eq!(graph(&[("integers", Int32)]).text(17).matches("= conv2d").count(), 2);
         let both = graph(&[("floats", Float), ("integers", Int32)]).import(17, &Default::default()).unwrap();
-        check(&both, Tolerance::EXACT.or_absolute(4.0));
+        assert_eq!(both.to_string().matches("= convInteger").count(), 1, "{both}");
+        check(&both, Tolerance::EXACT);
     }
 
     #[test]

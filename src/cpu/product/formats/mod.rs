@@ -45,11 +45,11 @@ pub unsafe trait Format: BlockFormat {
     /// Packs a group of depths of the `columns` columns of a panel: `numbers` has a row of columns for each depth.
     #[inline(always)]
     fn pack_right(self, numbers: &[i16], columns: usize, to: &mut [u8]) {
-        let together = Self::SIZES.together;
-        for (rows, to) in numbers.chunks_exact(together * columns).zip(to.chunks_exact_mut(together * columns)) {
-            for (column, run) in to.chunks_exact_mut(together).enumerate() {
-                run.iter_mut().enumerate().for_each(|(depth, byte)| *byte = rows[depth * columns + column] as u8);
-            }
+        match Self::SIZES.together {
+            2 => interleaved::<2>(numbers, columns, to),
+            4 => interleaved::<4>(numbers, columns, to),
+            8 => interleaved::<8>(numbers, columns, to),
+            _ => unreachable!("no format has others"),
         }
     }
 
@@ -90,6 +90,17 @@ const NEON: FormatSizes = FormatSizes {
 fn flipped(bytes: &[u8], flip: u8, to: &mut [u8]) {
     for (to, &byte) in to.iter_mut().zip(bytes) {
         *to = byte ^ flip;
+    }
+}
+
+/// Puts the bytes of a column, in groups of `N` rows, next to each other.
+#[inline(always)]
+fn interleaved<const N: usize>(numbers: &[i16], columns: usize, to: &mut [u8]) {
+    for (rows, to) in numbers.chunks_exact(N * columns).zip(to.chunks_exact_mut(N * columns)) {
+        let rows: [&[i16]; N] = std::array::from_fn(|depth| &rows[depth * columns..][..columns]);
+        for (column, run) in to.as_chunks_mut::<N>().0.iter_mut().enumerate() {
+            *run = std::array::from_fn(|depth| rows[depth][column] as u8);
+        }
     }
 }
 

@@ -27,8 +27,6 @@ pub struct Depthwise {
     quads: Vec<Quad>,
     /// The factors of four vectors per block of channels, quad, and output computed together.
     filter: Arc<Buffer>,
-    /// A line of an image of bytes that represent 0.
-    zeros: Vec<u8>,
     signed: bool,
 }
 
@@ -43,8 +41,8 @@ struct Quad {
 
 impl Depthwise {
     /// Creates a convolution of images with `channels` channels. `at(channel, row, column)` returns the elements of the
-    /// filter, between -255 and 255: elements outside the range of a signed byte are split into two taps. `zero` is the
-    /// byte that represents 0 in the image, which has signed or unsigned bytes.
+    /// filter, between -255 and 255: elements outside the range of a signed byte are split into two taps. The image has
+    /// signed or unsigned bytes.
     ///
     /// # Errors
     /// An `UnknownError` if there is not enough memory for the packed filter.
@@ -53,7 +51,7 @@ impl Depthwise {
         slides: [Slide; 2],
         output: [usize; 2],
         channels: usize,
-        (zero, signed): (u8, bool),
+        signed: bool,
         at: impl Fn(usize, usize, usize) -> i16,
     ) -> Result<Depthwise> {
         // Half a vector is enough for few channels, and its instructions run on more ports.
@@ -91,8 +89,7 @@ impl Depthwise {
             }
         }
         let filter = share(Arc::new(level.run(PackFactors { bytes: &bytes })?));
-        let zeros = vec![zero; slides[1].input as usize * channels + block];
-        Ok(Depthwise { level, slides, output, channels, together, quads, filter, zeros, signed })
+        Ok(Depthwise { level, slides, output, channels, together, quads, filter, signed })
     }
 
     /// Whether the sums are those of images of signed bytes, or of unsigned ones.
@@ -126,11 +123,17 @@ impl Depthwise {
         4 * self.quads.len()
     }
 
-    /// Computes row `y` of the output.
+    /// Bytes of a line of zeros, one byte each, that is as long as a line of an image and what is read behind it.
+    pub fn zeros(&self) -> usize {
+        self.slides[1].input as usize * self.channels + 4 * self.level.lanes()
+    }
+
+    /// Computes row `y` of the output. `zeros` is a line of [`zeros`](Self::zeros) bytes that represent 0.
     ///
     /// # Panics
     /// If a slice is too short.
-    pub fn row(&self, image: &[u8], y: usize, columns: &Rescale, scratch: &mut [f32], out: &mut [u8]) {
+    pub fn row(&self, image: &[u8], y: usize, columns: &Rescale, zeros: &[u8], scratch: &mut [f32], out: &mut [u8]) {
+        assert!(zeros.len() >= self.zeros());
         let [vertical, horizontal] = self.slides;
         let (padded, line) = (self.order().count(), horizontal.input as usize * self.channels);
         assert!(image.len() >= vertical.input as usize * line);
@@ -140,7 +143,7 @@ impl Depthwise {
         let lines = &mut unsafe { scratch.align_to_mut::<*const u8>() }.1[..vertical.window as usize];
         let (top, high, image_y) = vertical.taps(y);
         let image_line = |tap: usize| (image_y + tap * vertical.dilation as usize) * line;
-        lines.fill(self.zeros.as_ptr());
+        lines.fill(zeros.as_ptr());
         for (tap, to) in lines.iter_mut().skip(top).take(high).enumerate() {
             // Pointers into the whole image, not into a slice of a line: whole vectors reach beyond it.
             *to = image[image_line(tap)..].as_ptr();
@@ -148,7 +151,7 @@ impl Depthwise {
         // Whole vectors can be read if the last pixel has enough bytes after it: bytes of other pixels are multiplied
         // with 0.
         let whole = image_line(high.saturating_sub(1)) + line - self.channels + padded <= image.len();
-        self.level.run(Row { convolution: self, columns, lines, out, whole });
+        self.level.run(Row { convolution: self, columns, zeros, lines, out, whole });
     }
 }
 
@@ -194,6 +197,8 @@ const fn factors<D: Dot>() -> usize {
 struct Row<'a> {
     convolution: &'a Depthwise,
     columns: &'a Rescale<'a>,
+    /// Bytes that represent 0.
+    zeros: &'a [u8],
     /// The line of the image that each row of the filter reads.
     lines: &'a [*const u8],
     out: &'a mut [u8],
@@ -279,14 +284,14 @@ impl<D: Dot> Block<D> {
         row: &mut Row,
         outputs: Range<usize>,
     ) {
-        let Depthwise { channels, ref quads, ref zeros, output, slides: [_, slide], .. } = *row.convolution;
+        let Depthwise { channels, ref quads, output, slides: [_, slide], .. } = *row.convolution;
         let (to, size, dilation) = (row.columns.to, row.columns.to.size(), slide.dilation as usize);
         let mut x = outputs.start;
         while x < outputs.end {
             let mut sums = [self.start; TOGETHER];
             for index in 0..quads.len() {
                 let quad = &quads[index];
-                let mut at = [zeros.as_ptr().wrapping_add(self.first); 4];
+                let mut at = [row.zeros.as_ptr().wrapping_add(self.first); 4];
                 for tap in 0..4 {
                     let column = x * slide.stride as usize + quad.column + tap * dilation;
                     let column = column.wrapping_sub(slide.begin as usize);
@@ -429,13 +434,13 @@ unsafe fn store<D: Dot, const FAST: bool>(
     if FAST {
         return;
     }
-    let mut floats = [0.0; 64];
+    let mut words = [0u32; 64];
     // SAFETY: there is room for all lanes of four vectors, at most 16 each.
-    unsafe { scales.store::<false>(dot, sums, to, floats.as_mut_ptr().cast(), D::BYTES) };
-    let out: *mut f32 = out.cast();
+    unsafe { scales.store::<false>(dot, sums, to, words.as_mut_ptr().cast(), D::BYTES) };
+    let out: *mut u32 = out.cast();
     for channel in 0..count {
         // SAFETY: the caller guarantees that `count` elements can be written.
-        unsafe { out.add(channel).write(floats[order(channel, D::LANES)]) };
+        unsafe { out.add(channel).write(words[order(channel, D::LANES)]) };
     }
 }
 
@@ -458,7 +463,7 @@ mod tests {
                 (0..channels * 9).map(|i| byte() as i16 - if i % 4 == 0 { 255 } else { 64 }).collect();
             let at = |channel: usize, y: usize, x: usize| filter[channel * 9 + y * 3 + x];
             for level in Isa::available().into_iter().flat_map(DotLevel::available) {
-                let convolution = Depthwise::new(level, slides, output, channels, (7, signed), at).unwrap();
+                let convolution = Depthwise::new(level, slides, output, channels, signed, at).unwrap();
                 let padded = convolution.order().count();
                 let columns = Rescale {
                     start: convolution.order().map(|channel| channel.unwrap_or(0) as i32).collect(),
@@ -470,8 +475,9 @@ mod tests {
                 let mut scratch = vec![0.0; convolution.scratch_bytes() / 4 + 1];
                 let start = scratch.as_ptr().align_offset(8);
                 let mut out = vec![0; output[1] * channels * 4];
+                let zeros = vec![7; convolution.zeros()];
                 for y in 0..output[0] {
-                    convolution.row(&image, y, &columns, &mut scratch[start..], &mut out);
+                    convolution.row(&image, y, &columns, &zeros, &mut scratch[start..], &mut out);
                     for (i, got) in out.as_chunks::<4>().0.iter().enumerate() {
                         let (x, channel) = (i / channels, i % channels);
                         let term = |tap: usize| {

@@ -85,12 +85,14 @@ pub struct BytePatches {
     pub zero: u8,
 }
 
-/// A product, or one per group of a convolution; its tiles can be computed separately.
+/// A product, or that of a group of a convolution; its tiles can be computed separately.
 pub struct ByteProduct<'a> {
-    /// The right operand of each group, all of the same sizes and format.
-    pub panels: &'a [BytePanels],
-    /// How the sums of each group are converted.
-    pub columns: &'a [Rescale<'a>],
+    /// The right operand.
+    pub panels: BytePanels<'a>,
+    /// How the sums are converted.
+    pub columns: Rescale<'a>,
+    /// The group, whose columns are computed as a whole; `None` if there are none.
+    pub group: Option<usize>,
     /// How images become rows; `None` if the left operand has rows.
     pub patches: Option<&'a BytePatches>,
     /// The bits to invert in the left operand to give its bytes the format's sign.
@@ -111,7 +113,7 @@ struct Scratch {
 
 impl ByteProduct<'_> {
     fn format(&self) -> ByteFormat {
-        self.panels[0].format()
+        self.panels.format()
     }
 
     /// Whether rows are multiplied in place.
@@ -121,7 +123,7 @@ impl ByteProduct<'_> {
     }
 
     fn depth(&self) -> usize {
-        self.panels[0].sizes()[1]
+        self.panels.sizes()[1]
     }
 
     fn parts(&self) -> Scratch {
@@ -149,9 +151,7 @@ impl ByteProduct<'_> {
     /// # Panics
     /// If a slice is too short, or the tile does not belong to the grid.
     pub fn run(&self, left: &[u8], tile: &mut OutputTile<u8>, scratch: &mut [f32]) {
-        let each = self.panels[0].sizes();
-        assert!(tile.rows.len() <= MAX_ROWS && self.panels.len() == self.columns.len());
-        assert!(self.panels.iter().all(|panels| panels.format() == self.format() && panels.sizes() == each));
+        assert!(tile.rows.len() <= MAX_ROWS);
         let parts = self.parts();
         let scratch = bytes_of_mut(scratch);
         let (sums, scratch) = scratch.split_at_mut(parts.sums);
@@ -163,7 +163,7 @@ impl ByteProduct<'_> {
     }
 }
 
-/// A tile of all groups.
+/// A tile of a product.
 struct RunTile<'a, 't> {
     product: &'a ByteProduct<'a>,
     left: &'a [u8],
@@ -179,51 +179,52 @@ impl FormatKernel for RunTile<'_, '_> {
 
     #[inline(always)]
     fn run<F: Format>(mut self, format: F) {
-        let product = self.product;
-        let (size, depth, [each, _]) = (product.columns[0].to.size(), product.depth(), product.panels[0].sizes());
-        let (from, count) = (self.tile.cols.start / size, self.tile.cols.len() / size);
-        assert!(product.panels.len() == 1 || (from == 0 && count == each * product.panels.len()));
-        let (first, rows) = (self.tile.rows.start, self.tile.rows.len());
-        let (out, out_stride) = self.tile.as_mut_ptr();
+        let ByteProduct { panels, columns, group, .. } = self.product;
+        let (size, depth, [each, _]) = (columns.to.size(), self.product.depth(), panels.sizes());
         let stride = F::SIZES.left_stride(depth);
-        for (group, (panels, columns)) in product.panels.iter().zip(product.columns).enumerate() {
-            self.pack(format, group, stride);
-            let left = match product.in_place() {
-                true => &self.left[first * depth..],
-                false => &self.packed[..],
-            };
-            let (first, count) = if product.panels.len() == 1 { (from, count) } else { (0, each) };
-            assert!(left.len() >= rows.next_multiple_of(F::SIZES.unit) * stride);
-            assert!(first.is_multiple_of(F::SIZES.panel()) && first + count <= each);
-            let padded = product.format().sizes().padded_columns(each);
-            assert!([columns.start.len(), columns.scale.len(), columns.bias.len()].iter().all(|&len| len >= padded));
-            assert!(columns.zeros.is_empty() || columns.zeros.len() >= padded);
-            // SAFETY: the tile owns these columns of its rows.
-            let out = unsafe { out.add(group * each * size) };
-            RowsTimesPanels {
-                left,
-                stride,
-                row_sums: self.sums,
-                panels,
-                columns,
-                rows,
-                first,
-                count,
-                out,
-                out_stride: out_stride / size,
-            }
-            .run(format, self.expanded);
+        self.pack(format, stride);
+        let left = match self.product.in_place() {
+            true => &self.left[self.tile.rows.start * depth..],
+            false => &self.packed[..],
+        };
+        let rows = self.tile.rows.len();
+        assert!(left.len() >= rows.next_multiple_of(F::SIZES.unit) * stride);
+        // The columns of the tile, and those of the product.
+        let (start, first, count) = match group {
+            Some(group) => (group * each, 0, each),
+            None => (0, self.tile.cols.start / size, self.tile.cols.len() / size),
+        };
+        assert!(first.is_multiple_of(F::SIZES.panel()) && first + count <= each);
+        assert!((start + count) * size <= self.tile.cols.len());
+        let padded = F::SIZES.padded_columns(each);
+        assert!([columns.start.len(), columns.scale.len(), columns.bias.len()].iter().all(|&len| len >= padded));
+        assert!(columns.zeros.is_empty() || columns.zeros.len() >= padded);
+        let (out, out_stride) = self.tile.as_mut_ptr();
+        // SAFETY: the tile owns these columns of its rows.
+        let out = unsafe { out.add(start * size) };
+        RowsTimesPanels {
+            left,
+            stride,
+            row_sums: self.sums,
+            panels,
+            columns,
+            rows,
+            first,
+            count,
+            out,
+            out_stride: out_stride / size,
         }
+        .run(format, self.expanded);
     }
 }
 
 impl RunTile<'_, '_> {
-    /// Packs the rows of a group, and writes their sums if they are needed.
+    /// Packs the rows, and writes their sums if they are needed.
     #[inline(always)]
-    fn pack<F: Format>(&mut self, format: F, group: usize, stride: usize) {
-        let ByteProduct { patches, flip, columns, .. } = *self.product;
+    fn pack<F: Format>(&mut self, format: F, stride: usize) {
+        let ByteProduct { patches, flip, ref columns, group, .. } = *self.product;
         let (depth, first, rows) = (self.product.depth(), self.tile.rows.start, self.tile.rows.len());
-        let (in_place, needs_sums) = (self.product.in_place(), !columns[group].zeros.is_empty());
+        let (in_place, needs_sums) = (self.product.in_place(), !columns.zeros.is_empty());
         if in_place && !needs_sums {
             return;
         }
@@ -236,7 +237,7 @@ impl RunTile<'_, '_> {
                     true => (stride, &mut self.packed[top * stride..]),
                     false => (padded, &mut *self.gathered),
                 };
-                let (image, zero) = (&self.left[group * matrix.channels..], *zero);
+                let (image, zero) = (&self.left[group.unwrap_or(0) * matrix.channels..], *zero);
                 let rows = first + some.start..first + some.end;
                 CopyPixels { image, matrix, zero, rows, depth: 0..depth, stride, out }.run(format.integers().float());
             }
@@ -286,7 +287,7 @@ struct RowsTimesPanels<'a> {
     /// The sum of the numbers of each row, if [`Rescale::zeros`] needs it.
     row_sums: &'a [i32],
     /// The right operand.
-    panels: &'a BytePanels,
+    panels: &'a BytePanels<'a>,
     /// How the sums are converted, for all columns of the panels.
     columns: &'a Rescale<'a>,
     /// Number of rows.
@@ -383,6 +384,7 @@ impl RowsTimesPanels<'_> {
                 To::Floats { min, max } => {
                     self.finish::<F, VECS>(format, rows, [column, at], &sums, To::Floats { min, max })
                 }
+                To::Sums => self.finish::<F, VECS>(format, rows, [column, at], &sums, To::Sums),
             }
         }
     }
@@ -431,7 +433,6 @@ mod tests {
     use crate::cpu::simd::Isa;
     use crate::cpu::weights::Weights;
     use crate::testing::Random;
-    use std::sync::Arc;
 
     /// Sizes of a product, whether its bytes are signed, and the zero points of its columns.
     struct Case<'a> {
@@ -471,10 +472,18 @@ mod tests {
             .collect();
         let formats: Vec<ByteFormat> = Isa::available().into_iter().flat_map(ByteFormat::available).collect();
         for &format in &formats {
-            let source = ByteColumns { bytes: &right, is_signed: right_signed, stride, places: &places, zeros: &zeros };
+            let source = ByteColumns {
+                bytes: &right,
+                is_signed: right_signed,
+                stride,
+                places: &places,
+                zeros: &zeros,
+                lift: None,
+            };
             let data = BytePanels::pack(format, &Weights::of_slice(&right), &source).unwrap();
-            let panels = [BytePanels::of(format, columns, depth, Arc::new(data))];
-            let [sums, lifts] = panels[0].sums_and_lifts();
+            let panels = BytePanels::of(format, columns, depth, data.bytes());
+            let [sums, lifts] =
+                [0, 1].map(|at| panels.sums_and_lifts().flat_map(|of| of[at].to_vec()).collect::<Vec<_>>());
             let is_signed = format.sizes().is_signed;
             let shift = 128 * (left_signed as i32 - is_signed as i32);
             let start = |column: usize| column as i32 - shift * sums[column];
@@ -486,7 +495,7 @@ mod tests {
                 to: To::Floats { min: f32::NEG_INFINITY, max: f32::INFINITY },
             };
             let flip = if left_signed == is_signed { 0 } else { 0x80 };
-            let product = ByteProduct { panels: &panels, columns: &[rescale], patches: None, flip };
+            let product = ByteProduct { panels, columns: rescale, group: None, patches: None, flip };
             for count in [1, 2, 7] {
                 let (threads, width) = (Threads::new(count).unwrap(), 4 * columns);
                 let cutting = ByteCutting {

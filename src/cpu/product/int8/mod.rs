@@ -1,7 +1,7 @@
 //! Matrix products and convolutions of 8-bit integers with exact sums, and their conversion to floats or bytes.
 //!
-//! Images have channels last. Left operands are signed or unsigned bytes; right operands are constants, packed when the
-//! graph is built.
+//! Images have channels last. Operands are signed or unsigned bytes; right operands are packed, constants when the graph is
+//! built, others when it runs.
 
 pub mod depthwise;
 pub mod frame;
@@ -35,6 +35,8 @@ pub struct Rescale<'a> {
 pub enum To {
     /// Bytes.
     Bytes(ToBytes),
+    /// The sums themselves.
+    Sums,
     /// Floats clamped to a range. NaN, which a NaN scale produces, stays NaN.
     Floats {
         /// The lower bound.
@@ -57,12 +59,19 @@ impl To {
     pub fn size(self) -> usize {
         match self {
             To::Bytes(_) => 1,
-            To::Floats { .. } => size_of::<f32>(),
+            To::Floats { .. } | To::Sums => size_of::<f32>(),
         }
     }
 }
 
 impl Rescale<'_> {
+    /// The same, without copies.
+    pub fn borrowed(&self) -> Rescale<'_> {
+        let [start, zeros] = [&self.start, &self.zeros].map(|numbers| Cow::Borrowed(&**numbers));
+        let [scale, bias] = [&self.scale, &self.bias].map(|numbers| Cow::Borrowed(&**numbers));
+        Rescale { start, zeros, scale, bias, to: self.to }
+    }
+
     /// The scales and biases of the columns from `column` on.
     ///
     /// # Safety
@@ -114,6 +123,16 @@ impl<I: Integers, const VECS: usize> Scales<I, VECS> {
                 }
                 // SAFETY: the caller guarantees that the elements can be written.
                 unsafe { integers.store_bytes::<VECS, INTERLEAVED>(rounded, how, out, count) };
+            }
+            To::Sums => {
+                for (v, sum) in sums.into_iter().enumerate() {
+                    let some = count.saturating_sub(v * I::LANES).min(I::LANES);
+                    // SAFETY: a vector of sums has the bits of its lanes, and these lanes are among the writable ones.
+                    unsafe {
+                        let out = out.add(v * size_of::<I::Sums>());
+                        std::ptr::copy_nonoverlapping((&raw const sum).cast(), out, some * size_of::<i32>());
+                    }
+                }
             }
             To::Floats { min, max } => {
                 let (out, min, max): (*mut f32, _, _) = (out.cast(), float.splat(min), float.splat(max));

@@ -4,10 +4,13 @@ use crate::cpu::product::formats::{ByteFormat, Format, FormatKernel, FormatSizes
 use crate::cpu::weights::Weights;
 use crate::error::Result;
 use crate::memory::{Buffer, bytes_of, elements};
-use std::sync::Arc;
 
 /// Bytes per column after the groups of a panel: its sum and its lift.
 const TRAILER: usize = 2 * size_of::<i32>();
+
+/// Maximum columns of a panel, and depths of a group.
+const MAX_WIDE: usize = 64;
+const MAX_GROUP: usize = 16;
 
 /// Multiply-adds that take as long as packing one number.
 const PACKING: usize = 100;
@@ -17,10 +20,11 @@ const PACKING: usize = 100;
 /// A panel is as wide as the register tile; the last one is only as wide as its columns require. After its groups come
 /// the sum and the lift of each column, where the lift is the offset that was subtracted from its numbers to make them
 /// signed bytes.
-pub struct BytePanels {
+#[derive(Clone, Copy)]
+pub struct BytePanels<'a> {
     format: ByteFormat,
     sizes: FormatSizes,
-    data: Arc<Buffer>,
+    data: &'a [u8],
     columns: usize,
     depth: usize,
 }
@@ -37,26 +41,45 @@ pub struct ByteColumns<'a> {
     pub places: &'a [usize],
     /// The zero point of each column.
     pub zeros: &'a [i16],
+    /// The lift of all columns, if it shall not be found out.
+    pub lift: Option<i16>,
 }
 
 impl ByteColumns<'_> {
     /// Writes depth `k` of the columns from `first` on.
     #[inline(always)]
     fn read(&self, k: usize, first: usize, to: &mut [i16]) {
-        let place = self.places[k] + first * self.stride;
-        let bytes = self.bytes[place..].iter().step_by(self.stride);
-        let numbers = to.iter_mut().zip(bytes).zip(&self.zeros[first..]);
-        match self.is_signed {
-            true => numbers.for_each(|((to, &byte), zero)| *to = byte as i8 as i16 - zero),
-            false => numbers.for_each(|((to, &byte), zero)| *to = byte as i16 - zero),
+        let (bytes, zeros) = (&self.bytes[self.places[k] + first * self.stride..], &self.zeros[first..]);
+        macro_rules! read {
+            ($bytes:expr) => {
+                match self.is_signed {
+                    true => {
+                        to.iter_mut().zip($bytes).zip(zeros).for_each(|((to, &x), zero)| *to = x as i8 as i16 - zero)
+                    }
+                    false => to.iter_mut().zip($bytes).zip(zeros).for_each(|((to, &x), zero)| *to = x as i16 - zero),
+                }
+            };
         }
+        // Neighboring bytes are read in vectors.
+        if self.stride == 1 { read!(bytes) } else { read!(bytes.iter().step_by(self.stride)) }
     }
 }
 
-impl BytePanels {
-    /// The panels in a buffer created by [`pack`](Self::pack) for as many columns and depths.
-    pub fn of(format: ByteFormat, columns: usize, depth: usize, data: Arc<Buffer>) -> BytePanels {
+impl<'a> BytePanels<'a> {
+    /// The panels that [`pack`](Self::pack) or [`fill`](Self::fill) wrote for as many columns and depths.
+    pub fn of(format: ByteFormat, columns: usize, depth: usize, data: &'a [u8]) -> BytePanels<'a> {
         BytePanels { format, sizes: format.sizes(), data, columns, depth }
+    }
+
+    /// Bytes per column of a panel.
+    fn column(sizes: &FormatSizes, depth: usize) -> usize {
+        depth.next_multiple_of(sizes.group) + TRAILER
+    }
+
+    /// Bytes of a full panel.
+    pub fn panel_bytes(format: ByteFormat, depth: usize) -> usize {
+        let sizes = format.sizes();
+        sizes.panel() * BytePanels::column(&sizes, depth)
     }
 
     /// Packs columns, on the threads of `weights`.
@@ -66,19 +89,27 @@ impl BytePanels {
     pub fn pack(format: ByteFormat, weights: &Weights, columns: &ByteColumns) -> Result<Buffer> {
         let sizes = format.sizes();
         let (count, depth) = (columns.zeros.len(), columns.places.len());
-        let column = depth.next_multiple_of(sizes.group) + TRAILER;
+        let (column, each) = (BytePanels::column(&sizes, depth), BytePanels::panel_bytes(format, depth));
         let padded = sizes.padded_columns(count);
         let mut data = Buffer::streamed(padded * column)?;
-        let (full, rest) = data.bytes_mut().split_at_mut(padded / sizes.panel() * sizes.panel() * column);
-        weights.fill(full, sizes.panel() * column, PACKING, |first, panels| {
-            for (index, panel) in panels.chunks_exact_mut(sizes.panel() * column).enumerate() {
-                format.run(false, PackPanel { columns, first: (first + index) * sizes.panel(), panel });
+        let (full, rest) = data.bytes_mut().split_at_mut(padded * column / each * each);
+        weights.fill(full, each, PACKING, |first, panels| {
+            for (index, panel) in panels.chunks_exact_mut(each).enumerate() {
+                BytePanels::fill(format, columns, first + index, panel);
             }
         });
         if !rest.is_empty() {
-            format.run(false, PackPanel { columns, first: padded / sizes.panel() * sizes.panel(), panel: rest });
+            BytePanels::fill(format, columns, padded * column / each, rest);
         }
         Ok(data)
+    }
+
+    /// Packs the columns of panel `index`, which may be a full panel or the beginning of one.
+    pub fn fill(format: ByteFormat, columns: &ByteColumns, index: usize, panel: &mut [u8]) {
+        let sizes = format.sizes();
+        let (first, column) = (index * sizes.panel(), BytePanels::column(&sizes, columns.places.len()));
+        let wide = (sizes.padded_columns(columns.zeros.len()) - first).min(sizes.panel());
+        format.run(false, PackPanel { columns, first, panel: &mut panel[..wide * column] });
     }
 
     /// The format.
@@ -86,23 +117,14 @@ impl BytePanels {
         self.format
     }
 
-    /// The sum and the lift of each column that the panels have room for.
-    pub fn sums_and_lifts(&self) -> [Vec<i32>; 2] {
+    /// The sums and the lifts of the columns of each panel, including those that it only has room for.
+    pub fn sums_and_lifts(self) -> impl Iterator<Item = [&'a [i32]; 2]> {
         let (sizes, padded) = (self.sizes, self.sizes.padded_columns(self.columns));
-        let [mut sums, mut lifts] = [Vec::new(), Vec::new()];
-        for first in (0..padded).step_by(sizes.panel()) {
+        (0..padded).step_by(sizes.panel()).map(move |first| {
             let wide = sizes.panel().min(padded - first);
             let panel = self.panel(first, wide);
-            let (own_sums, own_lifts) = elements::<i32>(&panel[panel.len() - wide * TRAILER..]).split_at(wide);
-            sums.extend(own_sums);
-            lifts.extend(own_lifts);
-        }
-        [sums, lifts]
-    }
-
-    /// The buffer of the panels.
-    pub fn buffer(&self) -> &Arc<Buffer> {
-        &self.data
+            elements::<i32>(&panel[panel.len() - wide * TRAILER..]).split_at(wide).into()
+        })
     }
 
     /// The number of columns, and of elements per column.
@@ -115,9 +137,9 @@ impl BytePanels {
     /// # Panics
     /// If there are fewer columns.
     #[inline(always)]
-    pub fn panel(&self, column: usize, wide: usize) -> &[u8] {
-        let each = self.depth.next_multiple_of(self.sizes.group) + TRAILER;
-        &self.data.bytes()[column * each..][..wide * each]
+    pub fn panel(&self, column: usize, wide: usize) -> &'a [u8] {
+        let each = BytePanels::column(&self.sizes, self.depth);
+        &self.data[column * each..][..wide * each]
     }
 }
 
@@ -137,28 +159,39 @@ impl FormatKernel for PackPanel<'_> {
         let depth = columns.places.len();
         let wide = panel.len() / (depth.next_multiple_of(F::SIZES.group) + TRAILER);
         let count = wide.min(columns.zeros.len() - first);
-        let mut group = vec![0; F::SIZES.group * wide];
-        let (mut sums, mut lifts, mut ranges) = (vec![0; wide], vec![0i32; wide], vec![[i16::MAX, i16::MIN]; count]);
-        for k in 0..depth {
-            columns.read(k, first, &mut group[..count]);
-            for ((&number, sum), [min, max]) in group[..count].iter().zip(&mut sums).zip(&mut ranges) {
-                (*sum, *min, *max) = (*sum + number as i32, number.min(*min), number.max(*max));
+        assert!(wide <= MAX_WIDE && F::SIZES.group <= MAX_GROUP);
+        let mut group = [0; MAX_WIDE * MAX_GROUP];
+        let (mut sums, mut lifts) = ([0i32; MAX_WIDE], [columns.lift.unwrap_or(0); MAX_WIDE]);
+        if columns.lift.is_none() {
+            let mut ranges = [[i16::MAX, i16::MIN]; MAX_WIDE];
+            for k in 0..depth {
+                columns.read(k, first, &mut group[..count]);
+                for (&number, [min, max]) in group[..count].iter().zip(&mut ranges) {
+                    (*min, *max) = (number.min(*min), number.max(*max));
+                }
             }
+            let lift = |[min, max]: [i16; 2]| if min < -128 { min + 128 } else { (max - 127).max(0) };
+            lifts.iter_mut().zip(&ranges[..count]).for_each(|(to, &range)| *to = lift(range));
         }
-        let lift = |[min, max]: [i16; 2]| if min < -128 { min + 128 } else { (max - 127).max(0) };
-        lifts.iter_mut().zip(ranges).for_each(|(to, range)| *to = lift(range) as i32);
         let (groups, trailer) = panel.split_at_mut(panel.len() - wide * TRAILER);
+        let group = &mut group[..F::SIZES.group * wide];
         for (index, to) in groups.chunks_exact_mut(wide * F::SIZES.group).enumerate() {
-            group.fill(0);
-            for k in 0..F::SIZES.group.min(depth - index * F::SIZES.group) {
+            let some = F::SIZES.group.min(depth - index * F::SIZES.group);
+            if count < wide || some < F::SIZES.group {
+                group.fill(0);
+            }
+            for k in 0..some {
                 let numbers = &mut group[k * wide..][..count];
                 columns.read(index * F::SIZES.group + k, first, numbers);
-                numbers.iter_mut().zip(&lifts).for_each(|(number, &lift)| *number -= lift as i16);
+                for ((number, sum), &lift) in numbers.iter_mut().zip(&mut sums).zip(&lifts) {
+                    *sum += *number as i32;
+                    *number -= lift;
+                }
             }
-            format.pack_right(&group, wide, to);
+            format.pack_right(group, wide, to);
         }
         let (to_sums, to_lifts) = trailer.split_at_mut(wide * size_of::<i32>());
-        to_sums.copy_from_slice(bytes_of(&sums));
-        to_lifts.copy_from_slice(bytes_of(&lifts));
+        to_sums.copy_from_slice(bytes_of(&sums[..wide]));
+        to_lifts.copy_from_slice(bytes_of(&lifts.map(i32::from)[..wide]));
     }
 }

@@ -1,16 +1,17 @@
 //! Operators on quantized tensors: they dequantize, compute in floats, and quantize again.
 
 use crate::dimension::Dim;
-use crate::dtype::{DataType, Number};
+use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::ops::pooling;
-use crate::onnx::ops::quantize::{dequantize_linear, quantize_linear};
+use crate::onnx::ops::quantize::{
+    Bytes, as_floats, bytes, dequantize_linear, dynamic_quantize_linear, integer_matmul, quantize_linear, requantized,
+};
 use crate::onnx::registry::{Entry, Outcome, microsoft};
 use crate::ops::elementwise::Elementwise as E;
-use crate::ops::matmul::{Gemm, GemmAttributes};
 use crate::ops::quantize::Quantize;
 use crate::ops::reduce::ReduceKind;
 
@@ -155,69 +156,63 @@ fn with_bias(call: &mut Call, product: OperandId, bias: usize) -> Outcome {
     call.one(output)
 }
 
+/// The float32 product of matrices of bytes with their scales, plus an optional bias.
+fn scaled_matmul(call: &mut Call, [a, b]: [Bytes; 2], [a_scale, b_scale]: [OperandId; 2], bias: usize) -> Outcome {
+    let product = integer_matmul(call, a, b)?;
+    let floats = as_floats(call, product)?;
+    let a_scale = call.to_scalar(a_scale)?;
+    let scale = call.mul(a_scale, b_scale)?;
+    let scaled = call.mul(floats, scale)?;
+    with_bias(call, scaled, bias)
+}
+
 fn matmul_integer_to_float(call: &mut Call) -> Outcome {
+    let (a_scale, b_scale) = (call.input(2)?, call.input(3)?);
+    let (a, b) = (bytes(call, 0, 4)?, bytes(call, 1, 5)?);
+    let is_single = |call: &Call, parameter| call.shape(parameter).iter().all(|&size| size == 1);
+    if is_single(call, a_scale) && a.zero.is_none_or(|zero| is_single(call, zero)) {
+        return scaled_matmul(call, [a, b], [a_scale, b_scale], 6);
+    }
     let a = dequantized_columns(call, 0, 2, 4)?;
     let b = dequantized_columns(call, 1, 3, 5)?;
     let product = call.matmul(a, b)?;
     with_bias(call, product, 6)
 }
 
-/// Rounds `a` to the 256 steps of its own range, which includes 0.
-fn dynamically_quantized(call: &mut Call, a: OperandId) -> Step<OperandId> {
-    let axes: Vec<u32> = (0..call.rank(a) as u32).collect();
-    let (low, high) = (call.reduce(ReduceKind::Min, a, &axes, false)?, call.reduce(ReduceKind::Max, a, &axes, false)?);
-    let (zero, one) = (call.scalar_like(a, 0.0)?, call.scalar_like(a, 1.0)?);
-    let (low, high) = (call.emit(E::Min, &[low, zero])?, call.emit(E::Max, &[high, zero])?);
-    let range = call.sub(high, low)?;
-    let scale = call.linear(range, 1.0 / 255.0, 0.0)?;
-    // If all elements are 0, there is no range, and any scale will do.
-    let is_zero = call.emit(E::Equal, &[range, zero])?;
-    let scale = call.select(is_zero, one, scale)?;
-    let (min, max) = (Number::Float(0.0), Number::Float(255.0));
-    let offset = call.div(low, scale)?;
-    let offset = call.emit(E::Neg, &[offset])?;
-    let offset = call.emit(E::RoundEven, &[offset])?;
-    let offset = call.emit(E::Clamp { min, max }, &[offset])?;
-    let steps = call.div(a, scale)?;
-    let steps = call.emit(E::RoundEven, &[steps])?;
-    let steps = call.add(steps, offset)?;
-    let steps = call.emit(E::Clamp { min, max }, &[steps])?;
-    let steps = call.sub(steps, offset)?;
-    call.mul(steps, scale)
-}
-
+/// Rounds the first factor to the 256 steps of its own range, which includes 0.
 fn dynamic_quantize_matmul(call: &mut Call) -> Outcome {
-    let a = call.input(0)?;
-    let a = dynamically_quantized(call, a)?;
-    let b = dequantized_columns(call, 1, 2, 3)?;
-    let product = call.matmul(a, b)?;
-    with_bias(call, product, 4)
+    let &[Value::Tensor(numbers), Value::Tensor(a_scale), Value::Tensor(zero)] = &dynamic_quantize_linear(call)?[..]
+    else {
+        return Err("the first factor has no elements".into());
+    };
+    let (b, b_scale) = (bytes(call, 1, 3)?, call.input(2)?);
+    scaled_matmul(call, [Bytes { numbers, zero: Some(zero) }, b], [a_scale, b_scale], 4)
 }
 
 /// `alpha * a * b + c`; the integers of `c` have the scale of the product.
 fn q_gemm(call: &mut Call) -> Outcome {
-    let a = dequantized(call, 0)?;
-    let b_transpose = call.int_or("transB", 0) != 0;
-    let b = dequantized_along(call, 3, [4, 5], 1 - b_transpose as usize)?;
-    let alpha = call.float_or("alpha", 1.0);
-    let c = match call.optional(6)? {
-        None => None,
-        Some(c) => {
-            let (a_scale, b_scale) = (call.input(1)?, call.input(4)?);
-            let a_scale = call.to_scalar(a_scale)?;
-            let scale = call.mul(a_scale, b_scale)?;
-            let scale = call.linear(scale, alpha, 0.0)?;
-            let c = call.cast(c, call.dtype(scale))?;
-            Some(call.mul(c, scale)?)
+    let (mut a, mut b) = (bytes(call, 0, 2)?, bytes(call, 3, 5)?);
+    for (matrix, transposed) in [(&mut a, "transA"), (&mut b, "transB")] {
+        if call.int_or(transposed, 0) != 0 {
+            matrix.numbers = call.transpose_last(matrix.numbers)?;
+        }
+    }
+    let mut sums = integer_matmul(call, a, b)?;
+    if let Some(c) = call.optional(6)? {
+        sums = call.add(sums, c)?;
+    }
+    let (a_scale, b_scale) = (call.input(1)?, call.input(4)?);
+    let a_scale = call.to_scalar(a_scale)?;
+    let factor = call.mul(a_scale, b_scale)?;
+    let factor = call.linear(factor, call.float_or("alpha", 1.0), 0.0)?;
+    let y = match call.value(7) {
+        Some(_) => requantized(call, sums, factor, 7),
+        None => {
+            let floats = as_floats(call, sums)?;
+            call.mul(floats, factor)
         }
     };
-    let a_transpose = call.int_or("transA", 0) != 0;
-    let attributes = GemmAttributes { alpha, beta: 1.0, a_transpose, b_transpose, ..Default::default() };
-    let product = call.emit_all(Gemm { attributes }, vec![Some(a), Some(b), c])?[0];
-    match call.value(7) {
-        None => Ok(vec![Value::Tensor(product)]),
-        Some(_) => quantized(call, product, 7, type_of(call, 0)?),
-    }
+    call.one(y)
 }
 
 const TYPES: &str = "int8 and uint8";
