@@ -6,12 +6,15 @@ use super::steps::arg_min_max::ArgMinMaxStep;
 use super::steps::attention::AttentionStep;
 use super::steps::block_product::BlockProductStep;
 use super::steps::byte_sum::{ByteSumStep, ProgramOperand};
+use super::steps::col2im::Col2ImStep;
 use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::{self, DenseShape, DenseStep};
+use super::steps::dft::DftStep;
 use super::steps::elementwise::ElementwiseStep;
 use super::steps::epilogue::Following;
 use super::steps::gather::{Along, GatherElementsStep, GatherStep};
+use super::steps::grid_sample::GridSampleStep;
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
@@ -21,7 +24,8 @@ use super::steps::recurrent::{Cell, RecurrentStep};
 use super::steps::reduce::ReduceStep;
 use super::steps::remap::RemapStep;
 use super::steps::resample2d::LinearStep;
-use super::steps::scatter::{ScatterElementsStep, ScatterStep};
+use super::steps::roi::{MaxRoiPoolStep, RoiAlignStep};
+use super::steps::scatter::{ScatterElementsReducedStep, ScatterElementsStep, ScatterReducedStep, ScatterStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::top_k::TopKStep;
 use super::steps::triangular::TriangularStep;
@@ -129,7 +133,7 @@ pub fn lower(graph: &Graph, node: &Node, cache: Option<ValueId>, env: &Env, wino
     let step = match &node.op {
         Api(op) => lower_op(op, &mut lowering)?,
         Operation::Fusion(fusion) => lower_fusion(fusion, &mut lowering)?,
-        Operation::Extension(op) => lower_extension(op, &lowering),
+        Operation::Extension(op) => lower_extension(op, &lowering)?,
     };
     assert!(lowering.epilogue.is_none(), "the step of {} does not apply its epilogue", node.op.rule().name);
     Ok(Lowered { step, packed: lowering.packed })
@@ -262,10 +266,17 @@ fn lower_fusion(fusion: &Fusion, l: &mut Lowering) -> Result<Step> {
     })
 }
 
-fn lower_extension(op: &Extension, l: &Lowering) -> Step {
-    match op {
+fn lower_extension(op: &Extension, l: &Lowering) -> Result<Step> {
+    Ok(match op {
+        Extension::Col2Im(op) => Col2ImStep(op.clone()).into(),
+        Extension::Dft(op) => DftStep::new(op, l.input(0))?.into(),
+        Extension::GridSample(op) => GridSampleStep::new(op, l.input(0), l.output()).into(),
+        Extension::MaxRoiPool(op) => MaxRoiPoolStep::new(op, l.input(0)).into(),
+        Extension::RoiAlign(op) => RoiAlignStep::new(op, [l.input(0), l.input(2)]).into(),
+        Extension::ScatterElementsReduced(op) => ScatterElementsReducedStep::new(op, [l.input(0), l.input(1)]).into(),
+        Extension::ScatterNdReduced(op) => ScatterReducedStep::by_coordinates(op, [l.input(0), l.input(1)]).into(),
         Extension::TopK(op) => TopKStep::new(op, l.input(0)).into(),
-    }
+    })
 }
 
 /// The shape of a product or convolution.
