@@ -24,9 +24,10 @@ mod unpack;
 pub mod views;
 
 pub use growing::{appending, find_growing};
-pub use target::{Evaluate, Granularity, Passes, Reads, Target};
+pub use target::{Granularity, Passes, Reads, Target};
 
 use crate::error::Result;
+pub use crate::ir::Evaluate;
 use crate::ir::Graph;
 #[cfg(test)]
 pub use block_product::fuse_block_products;

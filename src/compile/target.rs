@@ -1,8 +1,5 @@
 //! The compiler's view of a backend, as plain data.
 
-use crate::error::Result;
-use crate::ir::{Graph, Node};
-use crate::memory::Buffer;
 use crate::ops::Operation;
 
 /// What the compiler needs to know of a backend.
@@ -40,9 +37,6 @@ pub struct Granularity {
     /// For views within their source; views at other offsets need a step.
     pub view: usize,
 }
-
-/// Computes the bytes of the outputs of a node with constant operands.
-pub type Evaluate<'a> = &'a dyn Fn(&Graph, &Node) -> Result<Vec<Buffer>>;
 
 macro_rules! passes {
     ($($(#[$meta:meta])* $name:ident,)*) => {

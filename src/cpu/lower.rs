@@ -7,12 +7,15 @@ use super::steps::attention::AttentionStep;
 use super::steps::block_product::BlockProductStep;
 use super::steps::byte_sum::{ByteSumStep, ProgramOperand};
 use super::steps::byte_table::ByteTableStep;
+use super::steps::col2im::Col2ImStep;
 use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::{self, DenseShape, DenseStep};
+use super::steps::dft::DftStep;
 use super::steps::elementwise::ElementwiseStep;
 use super::steps::epilogue::Following;
 use super::steps::gather::{Along, GatherElementsStep, GatherStep};
+use super::steps::grid_sample::GridSampleStep;
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
@@ -22,8 +25,9 @@ use super::steps::recurrent::{Cell, RecurrentStep};
 use super::steps::reduce::ReduceStep;
 use super::steps::remap::RemapStep;
 use super::steps::resample2d::LinearStep;
+use super::steps::roi::{MaxRoiPoolStep, RoiAlignStep};
 use super::steps::rotate::RotateStep;
-use super::steps::scatter::{ScatterElementsStep, ScatterStep};
+use super::steps::scatter::{ScatterElementsReducedStep, ScatterElementsStep, ScatterReducedStep, ScatterStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::top_k::TopKStep;
 use super::steps::triangular::TriangularStep;
@@ -283,10 +287,17 @@ fn lower_elementwise(op: Elementwise, l: &Lowering) -> Step {
 
 fn lower_extension(op: &Extension, l: &mut Lowering) -> Result<Step> {
     Ok(match op {
+        Extension::Col2Im(op) => Col2ImStep(op.clone()).into(),
+        Extension::Dft(op) => DftStep::new(op, l.input(0))?.into(),
         Extension::Elementwise(Extended(op)) => lower_elementwise(*op, l),
+        Extension::GridSample(op) => GridSampleStep::new(op, l.input(0), l.output()).into(),
         Extension::IntegerProduct(op) => lower_integer_product(op, l)?,
         Extension::LogSoftmax(op) => SoftmaxStep::log(op, l.input(0)).into(),
+        Extension::MaxRoiPool(op) => MaxRoiPoolStep::new(op, l.input(0)).into(),
+        Extension::RoiAlign(op) => RoiAlignStep::new(op, [l.input(0), l.input(2)]).into(),
         Extension::Rotate(op) => RotateStep::new(op, l.input(0), l.input(1)).into(),
+        Extension::ScatterElementsReduced(op) => ScatterElementsReducedStep::new(op, [l.input(0), l.input(1)]).into(),
+        Extension::ScatterNdReduced(op) => ScatterReducedStep::by_coordinates(op, [l.input(0), l.input(1)]).into(),
         Extension::TopK(op) => TopKStep::new(op, l.input(0)).into(),
     })
 }

@@ -8,11 +8,14 @@ use super::steps::attention::AttentionStep;
 use super::steps::block_product::BlockProductStep;
 use super::steps::byte_sum::ByteSumStep;
 use super::steps::byte_table::ByteTableStep;
+use super::steps::col2im::Col2ImStep;
 use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::DenseStep;
+use super::steps::dft::DftStep;
 use super::steps::elementwise::ElementwiseStep;
 use super::steps::gather::{GatherElementsStep, GatherStep, PackedGatherStep};
+use super::steps::grid_sample::GridSampleStep;
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
@@ -21,8 +24,9 @@ use super::steps::quantized::QuantizedStep;
 use super::steps::reduce::ReduceStep;
 use super::steps::remap::RemapStep;
 use super::steps::resample2d::LinearStep;
+use super::steps::roi::{MaxRoiPoolStep, RoiAlignStep};
 use super::steps::rotate::RotateStep;
-use super::steps::scatter::{ScatterElementsStep, ScatterStep};
+use super::steps::scatter::{ScatterElementsReducedStep, ScatterElementsStep, ScatterReducedStep, ScatterStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::top_k::TopKStep;
 use super::steps::triangular::TriangularStep;
@@ -115,10 +119,20 @@ steps! {
     GatherElements(GatherElementsStep),
     /// Rotates pairs of features.
     Rotate(RotateStep),
+    /// Samples of images between elements.
+    GridSample(GridSampleStep),
+    /// Averages or maxima of samples in regions.
+    RoiAlign(RoiAlignStep),
+    /// Maxima in regions.
+    MaxRoiPool(MaxRoiPoolStep),
     /// Scatters rows.
     Scatter(ScatterStep),
     /// Scatters elements.
     ScatterElements(ScatterElementsStep),
+    /// Combines elements with updates, by index.
+    ScatterElementsReduced(ScatterElementsReducedStep),
+    /// Combines rows with updates.
+    ScatterReduced(ScatterReducedStep),
     /// Triangular matrices.
     Triangular(TriangularStep),
     /// Element-wise operators, fused or not.
@@ -129,6 +143,10 @@ steps! {
     ArgMinMax(ArgMinMaxStep),
     /// `topK`.
     TopK(TopKStep),
+    /// Sums of overlapping blocks.
+    Col2Im(Col2ImStep),
+    /// Fourier transforms.
+    Dft(DftStep),
     /// `cumulativeSum()`.
     CumulativeSum(CumulativeSumStep),
     /// `softmax()`.

@@ -12,6 +12,9 @@ use crate::ops::{Operation, Operator};
 use crate::shape::Descriptor;
 use std::sync::Arc;
 
+/// Computes the bytes of the outputs of a node with constant operands.
+pub type Evaluate<'a> = &'a dyn Fn(&Graph, &Node) -> Result<Vec<Buffer>>;
+
 /// Where a value comes from.
 #[derive(Clone, Debug)]
 pub enum Source {

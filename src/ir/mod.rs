@@ -14,7 +14,7 @@ mod widened;
 
 pub use builder::{Builder, Checkpoint, OperandId};
 pub use constant::Constant;
-pub use graph::{Epilogue, Graph, Growing, Node, Source, Value, bytes_of_sizes};
+pub use graph::{Epilogue, Evaluate, Graph, Growing, Node, Source, Value, bytes_of_sizes};
 pub use listing::Listing;
 pub use prologue::{Prologue, Storage, is_cheap};
 pub use stencil::{Changes, Filling, Stencil};

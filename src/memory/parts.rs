@@ -109,6 +109,13 @@ impl<'a, T> ColumnBlock<'a, T> {
         (a.map(row), b.map(row))
     }
 
+    /// All elements, if these are all columns of the matrix.
+    pub fn whole(&mut self) -> Option<&mut [T]> {
+        let len = self.rows * self.stride;
+        // SAFETY: this block is borrowed mutably, and has all elements of these rows.
+        (self.width == self.stride).then(|| unsafe { self.out.range(self.start..self.start + len) })
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows

@@ -12,7 +12,7 @@ use super::tensor::{ElementType, Literal, TensorRecord};
 use crate::dimension::{Dim, dims, numbers};
 use crate::dtype::DataType;
 use crate::error::Error;
-use crate::ir::{OperandId, bytes_of_sizes};
+use crate::ir::{Builder, OperandId, bytes_of_sizes};
 use crate::memory::check_room;
 use crate::ops::tensor::Tensor;
 use crate::ops::{Api, Extension, Op, Operation, Operator};
@@ -70,7 +70,7 @@ impl<'c, 'm> Call<'c, 'm> {
 
     /// Whether the node is evaluated for a single run, with all inputs known.
     pub fn is_evaluated(&self) -> bool {
-        self.importer.folds_all
+        self.importer.compute.is_some()
     }
 
     // ---- Inputs --------------------------------------------------------------------------------------------------
@@ -349,7 +349,40 @@ impl<'c, 'm> Call<'c, 'm> {
         Ok(outputs[0])
     }
 
+    /// The outputs of an operator whose operands are constants, computed as in a graph, if the node is evaluated.
+    fn computed(&mut self, op: &Operation, inputs: &[Option<OperandId>]) -> Step<Option<Vec<OperandId>>> {
+        let Some(compute) = self.importer.compute else { return Ok(None) };
+        let mut alone = Builder::like(self.importer.builder);
+        let mut operands = Vec::with_capacity(inputs.len());
+        for &id in inputs {
+            let Some(id) = id else {
+                operands.push(None);
+                continue;
+            };
+            let descriptor = self.importer.builder.descriptor(id).clone();
+            match self.importer.builder.constant_value(id).filter(|_| !descriptor.dtype.is_nibble()) {
+                Some(constant) => operands.push(Some(alone.constant_like(descriptor, constant)?)),
+                None => return Ok(None),
+            }
+        }
+        let outputs = alone.add_operation(op.clone(), operands, self.label.clone())?;
+        let graph = alone.graph();
+        graph.check_defined()?;
+        let results = compute(graph, graph.nodes.last().expect("a node was added"))?;
+        let builder = &mut *self.importer.builder;
+        let constants =
+            outputs.iter().zip(results).map(|(&id, bytes)| builder.constant_of(graph.descriptor(id).clone(), bytes));
+        Ok(Some(constants.collect::<Result<_, _>>()?))
+    }
+
     fn fold(&mut self, op: &mut Operation, inputs: &[Option<OperandId>]) -> Step<Option<Vec<OperandId>>> {
+        let is_evaluated = self.is_evaluated();
+        // A reshaped constant shares its bytes, see below.
+        if !matches!(op, Api(Op::Reshape(_)))
+            && let Some(outputs) = self.computed(op, inputs)?
+        {
+            return Ok(Some(outputs));
+        }
         let builder = &mut *self.importer.builder;
         let is_sized = |id: &OperandId| builder.sizes_of(*id).is_some();
         if is_costly(op)
@@ -392,7 +425,7 @@ impl<'c, 'm> Call<'c, 'm> {
         elements += outputs.iter().map(Descriptor::elements).sum::<usize>();
         // The naive reference computes each running sum from the start: quadratic work.
         let is_long = matches!(op, Api(Op::CumulativeSum(_))) && elements > MAX_SUMMED_ELEMENTS;
-        let is_much = (is_long || elements > MAX_FOLDED_ELEMENTS) && !self.importer.folds_all;
+        let is_much = (is_long || elements > MAX_FOLDED_ELEMENTS) && !is_evaluated;
         if is_much || op.check_defined(&descriptors).is_err() {
             return Ok(None);
         }

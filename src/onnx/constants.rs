@@ -6,10 +6,10 @@ use super::error::{Cut, ModelError, Refusal, Result};
 use super::import::{Importer, Value};
 use super::tensor::{self, Literal};
 use crate::dimension::Dim;
-use crate::dtype::{DataType, Number};
+use crate::dtype::{DataType, Element, Number};
 use crate::error::{Error, amount};
 use crate::ir::{Constant, OperandId, bytes_of_sizes};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, elements_mut};
 use crate::shape::Descriptor;
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -366,6 +366,18 @@ impl Call<'_, '_> {
         })
     }
 
+    /// A constant of this shape whose elements `fill` writes over zeros.
+    ///
+    /// # Errors
+    /// If there are more elements than a translation may generate, memory runs out, or the shape is invalid.
+    pub fn written<T: Element>(&mut self, shape: &[u32], fill: impl FnOnce(&mut [T])) -> Step<OperandId> {
+        // What the data of a run decide is limited by memory alone.
+        if !self.is_evaluated() {
+            check_generated(shape.iter().fold(1u64, |n, &dim| n.saturating_mul(dim as u64)))?;
+        }
+        self.filled(Descriptor::new(T::DATA_TYPE, shape), |bytes| fill(elements_mut(bytes)))
+    }
+
     /// A constant whose bytes `fill` writes over zeros, within the memory limit.
     ///
     /// # Errors
@@ -462,7 +474,7 @@ impl Call<'_, '_> {
         if shape.contains(&0) {
             return Ok(Value::Empty(descriptor));
         }
-        self.constant(DataType::Int64, shape, ints.iter().copied()).map(Value::Tensor)
+        self.written(shape, |places: &mut [i64]| places.copy_from_slice(ints)).map(Value::Tensor)
     }
 
     /// Like [`int_list`](Self::int_list), for integers that may depend on sizes still unknown.

@@ -47,6 +47,11 @@ impl Rest {
         self.left.iter().filter(|node| node.cut != Cut::Waiting).map(|node| node.why.clone()).collect()
     }
 
+    /// Whether all that is left is computed on the host, and nothing follows.
+    pub fn ends_on_host(&self) -> bool {
+        self.remaining == self.left.len() && self.left.iter().all(|node| matches!(node.cut, Cut::Elements))
+    }
+
     /// The same with all sizes known: those that the `values` of a tape stand for.
     pub fn at(&self, values: &[i64]) -> Rest {
         let kept = self.values.iter().map(|(id, kept)| (*id, fixed(kept, values))).collect();

@@ -244,6 +244,16 @@ list_attributes! {
     f64: "a list of numbers"
 }
 
+impl<const N: usize> AttributeValue for [u32; N] {
+    const EXPECTED: &'static str = Vec::<u32>::EXPECTED;
+    fn from_attribute(value: &Attribute) -> Option<[u32; N]> {
+        Vec::from_attribute(value)?.try_into().ok()
+    }
+    fn to_attribute(&self) -> Option<Attribute> {
+        self.to_vec().to_attribute()
+    }
+}
+
 impl<T: AttributeValue> AttributeValue for Option<T> {
     const EXPECTED: &'static str = T::EXPECTED;
     fn from_attribute(value: &Attribute) -> Option<Option<T>> {

@@ -228,6 +228,20 @@ named! {
         Rotate(extension::rotate::Rotate),
         /// `MatMulInteger`, and `ConvInteger` with channels last.
         IntegerProduct(extension::integer_product::IntegerProduct),
+        /// `Col2Im` of images.
+        Col2Im(extension::col2im::Col2Im),
+        /// `DFT` along the last dimension but that of components.
+        Dft(extension::dft::Dft),
+        /// `GridSample`.
+        GridSample(extension::grid_sample::GridSample),
+        /// `MaxRoiPool`.
+        MaxRoiPool(extension::max_roi_pool::MaxRoiPool),
+        /// `RoiAlign` of images with channels last.
+        RoiAlign(extension::roi_align::RoiAlign),
+        /// `ScatterElements` with a reduction, or with indices for a part of the input.
+        ScatterElementsReduced(extension::scatter::ScatterElementsReduced),
+        /// `ScatterND` with a reduction.
+        ScatterNdReduced(extension::scatter::ScatterNdReduced),
         /// `TopK`, without the values.
         TopK(extension::top_k::TopK),
     }

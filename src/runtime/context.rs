@@ -15,7 +15,7 @@ use crate::gpu::adapter::{self, Choice, WebGpuAdapter};
 use crate::gpu::device::Device;
 use crate::gpu::exit::enter;
 use crate::gpu::loss::Listener;
-use crate::ir::{Builder, Graph, Growing, Stencil};
+use crate::ir::{Builder, Graph, Growing, Node, Stencil};
 use crate::memory::Buffer;
 use crate::observe::Stopwatch;
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES, MAX_VALUE_BYTES};
@@ -474,6 +474,14 @@ impl Site<'_> {
     /// How many plans for different sizes a graph keeps.
     pub fn kept_sizes(&self) -> usize {
         self.settings.kept_sizes
+    }
+
+    /// The bytes of the outputs of `node`, whose operands are constants, computed on the CPU.
+    ///
+    /// # Errors
+    /// An UnknownError if memory runs out, an OperationError if a mapped constant cannot be read.
+    pub fn evaluate(&self, graph: &Graph, node: &Node) -> Result<Vec<Buffer>> {
+        crate::cpu::evaluate::evaluate(graph, node, self.env)
     }
 
     /// Compiles `graph` to a plan.

@@ -16,7 +16,7 @@ use super::value::{Feed, Target};
 use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::error::{Code, Error, ErrorKind, Result, amount};
-use crate::ir::{Builder, bytes_of_sizes};
+use crate::ir::{self, Builder, bytes_of_sizes};
 use crate::memory::Buffer;
 use crate::onnx::ModelError;
 use crate::onnx::body::{Outlined, shapes_of};
@@ -34,6 +34,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 /// How many stages a program keeps in addition to two for each node.
 const MIN_STAGES: usize = 64;
@@ -381,11 +382,12 @@ impl Program {
             later: &later,
             stop: &run.session.stop,
         };
-        let mut guess = progress.may_read(&self.wanted, &later);
+        let mut guess = None;
         loop {
             let known_reads = lock(&stage.reads).clone();
             let is_guess = known_reads.is_none();
-            let reads = known_reads.unwrap_or_else(|| guess.clone());
+            let guessed = || guess.clone().unwrap_or_else(|| progress.may_read(&self.wanted, &later));
+            let reads = known_reads.unwrap_or_else(guessed);
             let Given { mut known, sizes, inputs } = Given::of(values, &reads);
             known.later = later.iter().copied().collect();
             known.later.sort_unstable();
@@ -413,9 +415,9 @@ impl Program {
                 stage.add_reads(read);
                 continue;
             }
-            if is_guess && found.is_err() && !guess.is_empty() {
+            if is_guess && found.is_err() && !reads.is_empty() {
                 // The fault may lie in a value that this stage does not read.
-                guess.clear();
+                guess = Some(Vec::new());
                 continue;
             }
             let filled = found?.expect("it may be recorded").fill(run.site, || spare(&stage.kept, run.site))?;
@@ -515,7 +517,8 @@ impl Program {
             }
         }
         let work = (node, self.place());
-        let evaluated = evaluate(&self.model, work, &mut builder, given, &run.session.stop);
+        let compute = |graph: &ir::Graph, node: &ir::Node| run.site.evaluate(graph, node);
+        let evaluated = evaluate(&self.model, work, &mut builder, given, (&run.session.stop, &compute));
         let (unknown, kept) = evaluated.map_err(of_model)?;
         if !unknown.is_empty() {
             return Err(at_node(node, "its results are unknown although its inputs are known"));
@@ -652,6 +655,7 @@ impl Session {
         feeds: Vec<Feed>,
         targets: &[Target],
     ) -> Result<Vec<Option<super::Output>>> {
+        let start = Instant::now();
         let run = Run { site, session: self };
         let program = self.program()?;
         let ids: HashMap<&str, NameId> =
@@ -681,6 +685,7 @@ impl Session {
         for ((held, info), target) in outputs.into_iter().zip(&self.signature.outputs).zip(targets) {
             results.push(self.result(site, held, info, target)?);
         }
+        specialization.ran_since(start);
         Ok(results)
     }
 

@@ -97,7 +97,7 @@ pub struct Specialization {
     growing: Vec<Growing>,
     /// The work that remains after the graph; `None` if there is none.
     pub(super) rest: Option<Rest>,
-    /// Whether a run consists of one graph on the CPU.
+    /// Whether a run consists of one graph on the CPU, and of nodes behind it that the host computes.
     may_be_quick: bool,
     /// Duration of the last run in nanoseconds; `u64::MAX` before the first one.
     last_run: AtomicU64,
@@ -238,7 +238,8 @@ impl Specialization {
         let Filled { template, values, graph, resized } = filled;
         let bindings = template.recorded();
         let rest = bindings.rest(&values);
-        let may_be_quick = rest.is_none() && graph.as_ref().is_none_or(|graph| graph.is_on_cpu());
+        let is_whole = rest.as_ref().is_none_or(Rest::ends_on_host);
+        let may_be_quick = is_whole && graph.as_ref().is_none_or(|graph| graph.is_on_cpu());
         let is_new = resized.is_none();
         // Everything that does not depend on sizes is reused.
         let (inputs, outputs, names, reads, writes, growing) = match resized {
@@ -319,6 +320,11 @@ impl Specialization {
         self.may_be_quick && Duration::from_nanos(self.last_run.load(Ordering::Relaxed)) <= QUICK
     }
 
+    /// Notes how long a run took that began at `start` and did more than the graph.
+    pub(super) fn ran_since(&self, start: Instant) {
+        self.last_run.store(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    }
+
     pub(super) fn key(&self) -> &Key {
         &self.key
     }
@@ -393,7 +399,7 @@ impl Specialization {
             Backend::Cpu => {
                 self.taken_caches(site, &mut results, &targets);
                 values.put(self.taken_results(results, &targets, session));
-                self.last_run.store(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+                self.ran_since(start);
                 Ok(None)
             }
             Backend::Gpu(_) => self.read_results(results, &targets, values).map(Some),

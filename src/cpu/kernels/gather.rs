@@ -1,5 +1,6 @@
 //! Reads at positions given by a tensor of indices. Out-of-range indices are clamped, as `ops::gather` defines.
 
+use crate::cpu::simd::{Kernel, Simd};
 use crate::dtype::Element;
 
 /// An index type.
@@ -88,35 +89,56 @@ pub fn gather_rows<T: Element>(src: &[T], block: usize, rows: &[u32], row_len: u
     }
 }
 
+/// Indices that are converted at a time.
+const CHUNK: usize = 64;
+
 /// Gathers along the middle one of three dimensions, with `size` positions in `src` and `count` in `indices` and the
-/// result: `result[o, a, i] = src[o, indices[o, a, i], i]`, with `inner` positions in the last dimension. `out` is the
-/// result from its element `first` on, or a part of that; both are whole rows of `inner` elements.
-pub fn gather_elements<T: Element, I: Index>(
-    src: &[T],
-    size: usize,
-    indices: &[I],
-    count: usize,
-    inner: usize,
-    first: usize,
-    mut out: &mut [T],
-) {
-    let (block, mut at) = (count * inner, first);
-    while !out.is_empty() {
-        let len = (block - at % block).min(out.len());
-        let (part, rest) = out.split_at_mut(len);
-        let src = &src[at / block * size * inner..][..size * inner];
-        let indices = &indices[at..at + len];
-        match inner {
-            1 => part.iter_mut().zip(indices).for_each(|(o, index)| *o = src[index.place(size)]),
-            _ => {
-                for (out, indices) in part.chunks_exact_mut(inner).zip(indices.chunks_exact(inner)) {
-                    for (i, (o, index)) in out.iter_mut().zip(indices).enumerate() {
-                        *o = src[index.place(size) * inner + i];
+/// result: `result[o, a, i] = src[o, indices[o, a, i], i]`, with `inner` positions in the last dimension.
+pub struct GatherElements<'a, T, I> {
+    /// Where to read.
+    pub src: &'a [T],
+    /// Positions of `src`.
+    pub size: usize,
+    /// One index per element of the whole result.
+    pub indices: &'a [I],
+    /// Positions of the result.
+    pub count: usize,
+    /// Elements after the dimension.
+    pub inner: usize,
+    /// The first element of the result in `out`.
+    pub first: usize,
+    /// Whole rows of `inner` elements of the result.
+    pub out: &'a mut [T],
+}
+
+impl<T: Element, I: Index> Kernel for GatherElements<'_, T, I> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let GatherElements { src, size, indices, count, inner, first, mut out } = self;
+        let (block, mut at, mut places) = (count * inner, first, [0; CHUNK]);
+        while !out.is_empty() {
+            let len = (block - at % block).min(out.len());
+            let (part, rest) = out.split_at_mut(len);
+            let src = &src[at / block * size * inner..][..size * inner];
+            let indices = &indices[at..at + len];
+            let rows = if inner > 1 { part.len() } else { 0 };
+            for (out, indices) in part[..rows].chunks_mut(inner).zip(indices.chunks(inner)) {
+                for (chunk, (out, indices)) in out.chunks_mut(CHUNK).zip(indices.chunks(CHUNK)).enumerate() {
+                    places.iter_mut().zip(indices).for_each(|(place, index)| *place = index.place(size) as u32);
+                    for (i, (o, &place)) in (chunk * CHUNK..).zip(out.iter_mut().zip(&places)) {
+                        *o = src[place as usize * inner + i];
                     }
                 }
             }
+            if inner == 1 {
+                for (out, indices) in part.chunks_mut(CHUNK).zip(indices.chunks(CHUNK)) {
+                    places.iter_mut().zip(indices).for_each(|(place, index)| *place = index.place(size) as u32);
+                    out.iter_mut().zip(&places).for_each(|(o, &place)| *o = src[place as usize]);
+                }
+            }
+            (out, at) = (rest, at + len);
         }
-        (out, at) = (rest, at + len);
     }
 }
 

@@ -2,19 +2,23 @@
 //! assume valid input.
 
 pub mod arg;
+pub mod blocks;
 pub mod copy;
 pub mod cumulative;
 pub mod depthwise;
 pub mod depthwise_pixels;
 pub mod elementwise;
 pub mod float;
+pub mod fourier;
 pub mod gather;
+pub mod grid_sample;
 pub mod lanes;
 pub mod normalize;
 pub mod pool;
 pub mod reduce;
 pub mod remap;
 pub mod resample;
+pub mod roi;
 pub mod rotate;
 pub mod rows;
 pub mod scatter;

@@ -1,7 +1,7 @@
 //! The steps of `gather`, `gatherND` and `gatherElements`.
 
 use super::{Env, Run};
-use crate::cpu::kernels::gather::{Coordinate, Index, gather_elements, gather_rows, rows};
+use crate::cpu::kernels::gather::{Coordinate, GatherElements, Index, gather_rows, rows};
 use crate::cpu::memory::Io;
 use crate::cpu::product::panel_data::Unpacked;
 use crate::cpu::product::panels::Panels;
@@ -233,7 +233,7 @@ impl GatherElementsStep {
         let Along { size, count, inner, .. } = self.0;
         let (input, indices) = (io.input::<T>(0), io.input::<I>(1));
         for_each_chunk(env.threads, io.output(), inner, GRAIN.div_ceil(inner), 2 * inner, |first, out| {
-            gather_elements(input, size, indices, count, inner, first * inner, out);
+            env.isa.run(GatherElements { src: input, size, indices, count, inner, first: first * inner, out });
         });
     }
 }

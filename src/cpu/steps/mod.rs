@@ -27,10 +27,14 @@ pub mod softmax;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub mod col2im;
 pub mod copy;
+pub mod dft;
 pub mod gather;
+pub mod grid_sample;
 pub mod remap;
 pub mod resample2d;
+pub mod roi;
 pub mod rotate;
 pub mod scatter;
 pub mod top_k;

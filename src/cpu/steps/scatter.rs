@@ -1,16 +1,17 @@
-//! The steps for `scatterND` and `scatterElements`. If two updates have the same position, the last one wins: work is
-//! only split where the threads' positions differ.
+//! The steps for `scatterND` and `scatterElements`, and for their forms that combine elements with updates. Updates of the
+//! same position follow each other in their order: work is only split where the threads' positions differ.
 
 use super::gather::{Along, IndexedRows};
 use super::{Env, Run};
 use crate::cpu::kernels::gather::Index;
-use crate::cpu::kernels::scatter::{scatter_elements, scatter_rows};
+use crate::cpu::kernels::scatter::{CombineElements, CombineRows, Combined, ToPlaces, scatter_elements, scatter_rows};
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::pool::Threads;
 use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
-use crate::dtype::Element;
-use crate::shape::Descriptor;
-use crate::{with_index, with_storage};
+use crate::dtype::{DataType, Element};
+use crate::ops::extension::scatter::{Reduction, ScatterElementsReduced, ScatterNdReduced};
+use crate::shape::{Descriptor, elements, strides};
+use crate::{with_element, with_index, with_storage};
 
 /// Minimum elements of one range of the copy of the input.
 const COPY_GRAIN: usize = 4096;
@@ -88,12 +89,139 @@ impl Run for ScatterElementsStep {
     }
 }
 
+/// Combines rows with updates.
+pub struct ScatterReducedStep {
+    dtype: DataType,
+    reduction: Reduction,
+    rows: IndexedRows,
+}
+
+impl ScatterReducedStep {
+    /// Creates the step for `op` on `operands`: the input and the indices.
+    pub fn by_coordinates(op: &ScatterNdReduced, operands: [&Descriptor; 2]) -> ScatterReducedStep {
+        let [input, indices] = operands;
+        let rows = IndexedRows::by_coordinates(input, indices);
+        ScatterReducedStep { dtype: input.dtype, reduction: op.reduction, rows }
+    }
+
+    fn run_as<T: Combined>(&self, env: &Env, io: &mut Io) {
+        let (rows, output) = (self.rows.find(env, io), copy_of_input::<T>(env.threads, io));
+        let (updates, row_len, reduction) = (io.input::<T>(2), self.rows.row_len, self.reduction);
+        let shape = [1, output.len() / row_len, row_len];
+        for_each_column_block(env.threads, output, shape, [COLUMNS, usize::MAX], rows.len(), |_, columns, out| {
+            env.isa.run(CombineRows { reduction, updates, rows, row_len, columns, out });
+        });
+    }
+}
+
+impl Run for ScatterReducedStep {
+    fn kernel(&self) -> &'static str {
+        "scatter rows reduced"
+    }
+
+    fn run(&self, env: &Env, io: &mut Io) {
+        with_element!(self.dtype, T => self.run_as::<T>(env, io));
+    }
+
+    fn scratch_bytes(&self, _threads: usize) -> usize {
+        self.rows.scratch_bytes()
+    }
+}
+
+/// Combines single elements with updates.
+pub struct ScatterElementsReducedStep {
+    dtype: DataType,
+    index_type: DataType,
+    reduction: Reduction,
+    /// Elements of the input before the axis, along it and after it.
+    input: [usize; 3],
+    /// The same of the indices.
+    indices: [usize; 3],
+    /// For each block of the input before the axis, the block of the indices; `None` if they are the same.
+    blocks: Option<Vec<Option<u32>>>,
+    /// For each element of the indices after the axis, the place of that of the input; `None` if they are the same.
+    columns: Option<Vec<u32>>,
+}
+
+/// For each index of a tensor of the shape `sizes`, which is at most `within`, its place in one of the shape `within`.
+fn places_within(sizes: &[u32], within: &[u32]) -> Option<Vec<u32>> {
+    let (own, strides) = (strides(sizes), strides(within));
+    let place =
+        |at: usize| (0..sizes.len()).map(|d| at / own[d] % sizes[d] as usize * strides[d]).sum::<usize>() as u32;
+    (sizes != within).then(|| (0..elements(sizes)).map(place).collect())
+}
+
+impl ScatterElementsReducedStep {
+    /// Creates the step for `op` on `operands`: the input and the indices.
+    pub fn new(op: &ScatterElementsReduced, operands: [&Descriptor; 2]) -> ScatterElementsReducedStep {
+        let axis = op.axis as usize;
+        let [input, indices] = operands.map(Descriptor::sizes);
+        let around = |sizes: &[u32]| [elements(&sizes[..axis]), sizes[axis] as usize, elements(&sizes[axis + 1..])];
+        let blocks = places_within(&indices[..axis], &input[..axis]).map(|places| {
+            let mut blocks = vec![None; elements(&input[..axis])];
+            places.into_iter().zip(0..).for_each(|(place, block)| blocks[place as usize] = Some(block));
+            blocks
+        });
+        ScatterElementsReducedStep {
+            dtype: operands[0].dtype,
+            index_type: operands[1].dtype,
+            reduction: op.reduction,
+            input: around(&input),
+            indices: around(&indices),
+            blocks,
+            columns: places_within(&indices[axis + 1..], &input[axis + 1..]),
+        }
+    }
+
+    fn run_as<T: Combined>(&self, env: &Env, io: &mut Io) {
+        let places = &mut io.scratch::<u32>()[..elements_of(self.indices)];
+        with_index!(self.index_type, I => {
+            let (indices, size) = (io.input::<I>(1), self.input[1]);
+            for_each_chunk(env.threads, places, 1, COPY_GRAIN, 1, |first, places| {
+                env.isa.run(ToPlaces { indices: &indices[first..][..places.len()], size, places });
+            });
+        });
+        let (places, output) = (&*places, copy_of_input::<T>(env.threads, io));
+        let (updates, reduction) = (io.input::<T>(2), self.reduction);
+        let [_, count, width] = self.indices;
+        let to = self.columns.as_deref();
+        let grain = [COLUMNS, usize::MAX];
+        for_each_column_block(env.threads, output, self.input, grain, 2 * count, |block, columns, out| {
+            let block = self.blocks.as_ref().map_or(Some(block), |blocks| blocks[block].map(|block| block as usize));
+            let Some(block) = block else { return };
+            let own = block * count * width..(block + 1) * count * width;
+            let (updates, places) = (&updates[own.clone()], &places[own]);
+            env.isa.run(CombineElements { reduction, updates, places, width, to, columns, out });
+        });
+    }
+}
+
+fn elements_of([outer, count, inner]: [usize; 3]) -> usize {
+    outer * count * inner
+}
+
+impl Run for ScatterElementsReducedStep {
+    fn kernel(&self) -> &'static str {
+        "scatter elements reduced"
+    }
+
+    fn run(&self, env: &Env, io: &mut Io) {
+        with_element!(self.dtype, T => self.run_as::<T>(env, io));
+    }
+
+    fn scratch_bytes(&self, _threads: usize) -> usize {
+        elements_of(self.indices) * size_of::<u32>()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::dtype::DataType;
+    use crate::dtype::{DataType, Number};
     use crate::ir::parse;
-    use crate::testing::{Random, Tolerance, check};
+    use crate::ops::tensor::Tensor;
+    use crate::testing::{Random, Tolerance, check, check_with};
     use proptest::prelude::*;
+    use std::collections::HashMap;
 
     fn check_op(dtype: DataType, index: &str, [input, indices, updates]: [&[u32]; 3], op: &str) {
         let (name, attributes) = op.split_once(' ').unwrap_or((op, ""));
@@ -133,6 +261,93 @@ mod tests {
         ] {
             check_op(DataType::Float32, "int64", [input, indices, updates], "scatterND");
         }
+    }
+
+    /// Sums and products of random numbers below 4, rounded after each update.
+    fn check_reduced(dtype: DataType, index: &str, [input, indices, updates]: [&[u32]; 3], op: &str) {
+        let mut random = Random::new(9);
+        let (name, attributes) = op.split_once(' ').unwrap();
+        let graph = parse(&format!(
+            "%0 = input x {dtype} {input:?}\n%1 = input i {index} {indices:?}\n%2 = input u {dtype} {updates:?}\n\
+             %3 = {name} %0 %1 %2 {attributes}\noutput y = %3"
+        ));
+        // Products stay small.
+        let mut tensor = |name: &str, id: usize| {
+            let descriptor = graph.descriptor(crate::ir::ValueId(id as u32));
+            (name.to_string(), random.tensor_in(descriptor, -1.25, 1.25))
+        };
+        let inputs = HashMap::from([tensor("x", 0), tensor("i", 1), tensor("u", 2)]);
+        let tolerance = if dtype.is_float() { Tolerance::ulps(8).or_absolute(1e-5) } else { Tolerance::EXACT };
+        check_with(&graph, &inputs, tolerance);
+    }
+
+    const REDUCTIONS: [&str; 5] = ["none", "add", "mul", "min", "max"];
+
+    #[test]
+    fn every_type_and_reduction() {
+        for dtype in DataType::ALL {
+            for reduction in REDUCTIONS {
+                let elements = format!("scatterElementsReduced reduction={reduction}");
+                let rows = format!("scatterNDReduced reduction={reduction}");
+                check_reduced(dtype, "int64", [&[150, 3], &[9, 3], &[9, 3]], &elements);
+                check_reduced(dtype, "int64", [&[50], &[90], &[90]], &elements);
+                check_reduced(dtype, "int32", [&[20, 30, 2], &[6, 2], &[6, 2]], &rows);
+                check_reduced(dtype, "uint32", [&[7], &[40, 1], &[40]], &rows);
+            }
+        }
+    }
+
+    #[test]
+    fn indices_of_a_part_of_the_input() {
+        for reduction in REDUCTIONS {
+            for (input, indices, axis) in [
+                ([4, 5, 6], [3, 9, 2], 1),
+                ([4, 5, 6], [9, 4, 6], 0),
+                ([4, 5, 6], [2, 3, 40], 2),
+                ([1, 5, 1], [1, 1, 1], 1),
+                ([3, 70, 300], [3, 90, 257], 1),
+            ] {
+                let op = format!("scatterElementsReduced axis={axis} reduction={reduction}");
+                check_reduced(DataType::Float32, "int64", [&input, &indices, &indices], &op);
+            }
+        }
+    }
+
+    #[test]
+    fn many_updates_of_few_elements() {
+        for reduction in ["add", "max"] {
+            let elements = format!("scatterElementsReduced reduction={reduction}");
+            check_reduced(DataType::Int32, "int32", [&[3, 200], &[500, 200], &[500, 200]], &elements);
+            check_reduced(
+                DataType::Int32,
+                "int32",
+                [&[5, 200], &[900, 1], &[900, 200]],
+                &format!("scatterNDReduced reduction={reduction}"),
+            );
+        }
+    }
+
+    #[test]
+    fn nan_stays() {
+        let graph = parse(
+            "%0 = input x float32 [4]\n%1 = input i int64 [6]\n%2 = input u float32 [6]\n\
+             %3 = scatterElementsReduced %0 %1 %2 reduction=min\n%4 = scatterElementsReduced %0 %1 %2 reduction=max\n\
+             output y = %3\noutput z = %4",
+        );
+        let float = |numbers: &[f64]| {
+            let mut numbers = numbers.iter();
+            let descriptor = crate::shape::Descriptor::new(DataType::Float32, [numbers.len() as u32]);
+            Tensor::from_fn(&descriptor, |_| Number::Float(*numbers.next().unwrap()))
+        };
+        let places = crate::shape::Descriptor::new(DataType::Int64, [6]);
+        let places = Tensor::from_fn(&places, |index| Number::Int(index[0] as i128 % 3));
+        let (nan, infinity) = (f64::NAN, f64::INFINITY);
+        let inputs = HashMap::from([
+            ("x".to_string(), float(&[nan, 1.0, -infinity, 4.0])),
+            ("i".to_string(), places),
+            ("u".to_string(), float(&[1.0, nan, infinity, 0.0, 2.0, -0.0])),
+        ]);
+        check_with(&graph, &inputs, Tolerance::EXACT);
     }
 
     proptest! {

@@ -24,7 +24,7 @@ use super::model::Model;
 use super::stop::Stop;
 use crate::dimension::Dim;
 use crate::dtype::DataType;
-use crate::ir::{Builder, OperandId};
+use crate::ir::{Builder, Evaluate, OperandId};
 use crate::shape::Descriptor;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -108,6 +108,8 @@ pub(super) struct Start<'a> {
     pub source: Option<&'a mut dyn KnownValues>,
     /// Ends the import before it is done.
     pub stop: Stop,
+    /// Computes operators whose operands are constants of any size, with all inputs known.
+    pub compute: Option<Evaluate<'a>>,
 }
 
 /// The state of one import.
@@ -136,8 +138,8 @@ pub(super) struct Importer<'a> {
     /// What remains for trials of graphs that do not run: a budget of its own, so that trials cannot make a model fail.
     /// `None` during a trial, whose budget also covers the trials within it.
     pub(super) trials: Option<Budget>,
-    /// Whether to compute all constants, of any size.
-    pub folds_all: bool,
+    /// Computes all operators, whose operands are constants of any size.
+    pub compute: Option<Evaluate<'a>>,
     /// For int32 products, the same in float32, for readers that need floats in any case.
     pub float_forms: HashMap<OperandId, OperandId>,
     pub(super) converted: Converted,
@@ -150,7 +152,7 @@ pub(super) struct Importer<'a> {
 pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result<Imported> {
     let wanted = request.wanted(model)?;
     let flow = Flow::of(&model.arena, model.main, &wanted);
-    let start = Start { cuts: request.may_cut.then(Cuts::default), source: None, stop: request.stop.clone() };
+    let start = Start { cuts: request.may_cut.then(Cuts::default), stop: request.stop.clone(), ..Start::default() };
     with_importer(model, builder, flow.work, start, |importer| importer.main_graph(request, &flow, &wanted))
 }
 
@@ -182,12 +184,12 @@ pub struct Part<'a> {
 /// Same as [`import`].
 pub fn import_part(part: &Part, builder: &mut Builder, source: &mut dyn KnownValues) -> Result<(Vec<Binding>, Rest)> {
     let (cuts, stop) = (Cuts::behind(part.later.clone()), part.stop.clone());
-    let start = Start { cuts: Some(cuts), source: Some(source), stop };
+    let start = Start { cuts: Some(cuts), source: Some(source), stop, compute: None };
     with_importer(part.model, builder, part.flow.work, start, |importer| importer.part(part))
 }
 
-/// Evaluates `node` on constants of any size, unless `stop` ends that. Returns its outputs; those of the builder are not
-/// known.
+/// Evaluates `node` on constants of any size, unless `stop` ends that; `compute` computes its operators. Returns its
+/// outputs; those of the builder are not known.
 ///
 /// # Errors
 /// Same as [`import`].
@@ -196,11 +198,15 @@ pub fn evaluate(
     (node, place): (Node, Place),
     builder: &mut Builder,
     values: ByName<Value>,
-    stop: &Stop,
+    (stop, compute): (&Stop, Evaluate),
 ) -> Result<(Vec<Binding>, Vec<KeptValue>)> {
-    let start = Start { stop: stop.clone(), ..Start::default() };
-    with_importer(model, builder, 0, start, |importer| {
-        (importer.folds_all, importer.memory, importer.foldable) = (true, usize::MAX, usize::MAX.into());
+    let start = Start { stop: stop.clone(), compute: Some(compute), ..Start::default() };
+    model.files.check()?;
+    #[cfg(test)]
+    model.files.imports.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    // What the data of a run decide is limited by the machine alone.
+    let mut budget = Budget { memory: usize::MAX, foldable: usize::MAX, ..Budget::new(model, 0) };
+    with_budget(model, builder, (&mut budget, None), start, |importer| {
         importer.values = values;
         importer.nodes(&[node.id()], place)?;
         std::mem::take(&mut importer.refused).none()?;
@@ -256,7 +262,7 @@ pub(super) fn with_budget<T>(
         memory: budget.memory,
         foldable: budget.foldable.into(),
         trials,
-        folds_all: false,
+        compute: start.compute,
         float_forms: HashMap::new(),
         converted: Converted::new(),
     };

@@ -1,17 +1,13 @@
 //! Operators that rearrange elements: between depth and space, in reverse, above and below diagonals, from columns.
 
 use super::generate::{clamped, places};
-use crate::dimension::dims;
-use crate::dtype::DataType;
 use crate::error::amount;
-use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
-use crate::ops::conv_transpose2d::{ConvTranspose2d, ConvTranspose2dAttributes};
 use crate::ops::elementwise::Elementwise as E;
-use crate::ops::gather::GatherElements;
+use crate::ops::extension::col2im::Col2Im;
 use crate::ops::triangular::Triangular;
 
 /// The shape of an image, `[batch, channels, height, width]`, and the block size.
@@ -91,16 +87,27 @@ fn reverse_sequence(call: &mut Call) -> Outcome {
         let got = call.sizes(lengths);
         return Err(Refusal(format!("sequence_lens has shape {got:?}, expected [{}]", shape[batch])));
     }
-    let mut per_entry = vec![1; rank];
+    let mut per_entry = [1, 1];
     per_entry[batch] = shape[batch];
     let lengths = call.reshape(lengths, &per_entry)?;
-    let steps = places(call, call.dtype(lengths), shape[time], time, rank)?;
+    let dtype = call.dtype(lengths);
+    let most = call.int_scalar(dtype, shape[time] as i64)?;
+    let lengths = call.emit(E::Min, &[lengths, most])?;
+    let (steps, entries) = (places(call, dtype, shape[time], time, 2)?, places(call, dtype, shape[batch], batch, 2)?);
     let is_reversed = call.emit(E::Lesser, &[steps, lengths])?;
     let last = call.add_number(lengths, -1.0)?;
     let reversed = call.sub(last, steps)?;
-    let indices = call.select(is_reversed, reversed, steps)?;
-    let indices = call.expand(indices, &shape)?;
-    let output = call.emit(GatherElements { axis: time as u32 }, &[x, indices]);
+    let steps = call.select(is_reversed, reversed, steps)?;
+    // The rows of the first two dimensions as one.
+    let [outer, inner] = if time == 0 { [steps, entries] } else { [entries, steps] };
+    let width = call.int_scalar(dtype, shape[1] as i64)?;
+    let rows = call.mul(outer, width)?;
+    let rows = call.add(rows, inner)?;
+    let count = shape[0] * shape[1];
+    let rows = call.reshape(rows, &[count])?;
+    let flat = call.reshape(x, &[&[count], &shape[2..]].concat())?;
+    let moved = call.gather(flat, rows, 0)?;
+    let output = call.reshape(moved, &shape);
     call.one(output)
 }
 
@@ -115,8 +122,7 @@ fn pair(name: &str, numbers: &[i64], other: u32) -> Step<[u32; 2]> {
     }
 }
 
-/// Adds up overlapping blocks: a transposed convolution with a filter that puts each element of a column at its place
-/// in the block.
+/// Adds up overlapping blocks.
 fn col2im(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let shape = call.sizes(x);
@@ -146,27 +152,11 @@ fn col2im(call: &mut Call) -> Outcome {
         return Err(fail());
     }
     let channels = (rows as u64 / area) as u32;
-    let filter = block_filter(call, call.dtype(x), rows, block)?;
-    let columns = call.reshape(x, &[batch, rows, columns[0], columns[1]])?;
-    let attributes = ConvTranspose2dAttributes {
-        padding: vec![before[0], after[0], before[1], after[1]],
-        strides: strides.to_vec(),
-        dilations: dilations.to_vec(),
-        output_sizes: Some(dims(&image)),
-        groups: channels,
-        ..Default::default()
-    };
-    let output = call.emit(ConvTranspose2d { attributes }, &[columns, filter])?;
+    let op = Col2Im { image, block, strides, dilations, padding: before, counts: columns };
+    let output = call.emit(op, &[x])?;
     let sizes: Vec<u32> = [batch, channels].into_iter().chain(image[2 - dimensions..].iter().copied()).collect();
     let output = call.reshape(output, &sizes);
     call.one(output)
-}
-
-/// A filter `[rows, 1, height, width]` with a 1 at the block position of each row.
-fn block_filter(call: &mut Call, dtype: DataType, rows: u32, [height, width]: [u32; 2]) -> Step<OperandId> {
-    let area = height as u64 * width as u64;
-    let elements = (0..rows as u64 * area).map(|at| (at % area == at / area % area) as i64);
-    call.constant(dtype, &[rows, 1, height, width], elements)
 }
 
 /// The operators of this family.
@@ -198,7 +188,7 @@ mod tests {
     fn lengths_of_sequences_can_be_computed() {
         let graph = TestGraph::default().input("x", Float, &["4", "3", "2"]).input("n", Int64, &["3"]);
         let text = graph.node("ReverseSequence", "x n", "y", vec![]).output("y").text(10);
-        assert!(text.contains("gatherElements %0"), "{text}");
+        assert!(text.contains("= gather %"), "{text}");
     }
 
     #[test]

@@ -14,15 +14,18 @@ use crate::ops::cumulative_sum::CumulativeSum;
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::triangular::Triangular;
 use crate::shape::Descriptor;
-use crate::with_element;
+use crate::{with_element, with_storage};
 use std::cmp::Ordering;
 
 /// Number of elements from which the limit of generated constants is checked.
 const MAX_COUNTED: u32 = 1 << 20;
 
 /// Memory for grouping equal rows, in bytes per row: their order, a half of it as scratch space, and the groups, whose
-/// list can be twice as long.
-const GROUP_BYTES: usize = 4 + 2 + 2 * 8;
+/// list can be twice as long. Single elements are sorted as numbers.
+const GROUP_BYTES: usize = 4 + 2 + 2 * 8 + 2 * 8;
+
+/// Bits by which numbers are sorted at a time.
+const DIGIT: u32 = 11;
 
 /// Maximum number of elements to list one by one if each of them depends on sizes.
 const MAX_COUNTED_DIMS: u32 = 1 << 10;
@@ -95,6 +98,13 @@ fn range(call: &mut Call) -> Outcome {
     check_generated(count)?;
     if count == 0 {
         return Ok(vec![Value::Empty(Descriptor::new(dtype, [0]))]);
+    }
+    if let (DataType::Int64, Number::Int(start), Number::Int(delta)) = (dtype, start, delta) {
+        let number = |at: i64| (start as i64).wrapping_add(at.wrapping_mul(delta as i64));
+        let output = call.written(&[count as u32], |numbers: &mut [i64]| {
+            (0..).zip(numbers).for_each(|(at, place)| *place = number(at));
+        });
+        return call.one(output);
     }
     let numbers = (0..count as i128).map(|at| match (start, delta) {
         (Number::Int(start), Number::Int(delta)) => Number::Int(start + at * delta),
@@ -195,39 +205,79 @@ fn decided_by_data(what: &str) -> Refusal {
 fn non_zero(call: &mut Call) -> Outcome {
     let (dtype, bytes) = call.constant_elements(0)?.ok_or_else(|| decided_by_data("the input"))?;
     let shape = call.input_sizes(0)?;
-    let mut count = 0;
     let stop = call.stop();
-    for_each_nonzero(dtype, bytes.bytes(), &stop, |_| count += 1)?;
+    let count = count_nonzero(dtype, bytes.bytes(), &stop)?;
     let found = [shape.len() as u32, count as u32];
     if found.contains(&0) {
         return Ok(vec![Value::Empty(Descriptor::new(DataType::Int64, found))]);
     }
-    let strides = crate::shape::strides(&shape);
     let mut listed = Ok(());
-    let coordinates = call.filled(Descriptor::new(DataType::Int64, found), |coordinates| {
-        let coordinates = elements_mut::<i64>(coordinates);
-        let mut next = 0;
-        listed = for_each_nonzero(dtype, bytes.bytes(), &stop, |at| {
-            for (axis, (&stride, &size)) in strides.iter().zip(&shape).enumerate() {
-                coordinates[axis * count + next] = (at / stride % size as usize) as i64;
-            }
-            next += 1;
-        });
+    let coordinates = call.written(&found, |coordinates: &mut [i64]| {
+        listed = list_nonzero(dtype, bytes.bytes(), &shape, coordinates, &stop);
     });
     listed?;
     call.one(coordinates)
 }
 
-/// Passes the index of every element that differs from 0 to `f`, unless `stop` ends that.
-fn for_each_nonzero(dtype: DataType, bytes: &[u8], stop: &Stop, mut f: impl FnMut(usize)) -> Step<()> {
+/// The number of elements that differ from 0, unless `stop` ends the count.
+fn count_nonzero(dtype: DataType, bytes: &[u8], stop: &Stop) -> Step<usize> {
+    let mut count = 0;
     with_element!(dtype, T => {
-        for (block, elements) in elements::<T>(bytes).chunks(ELEMENTS_BETWEEN).enumerate() {
+        for block in elements::<T>(bytes).chunks(ELEMENTS_BETWEEN) {
             stop.check()?;
-            let found = elements.iter().enumerate().filter(|(_, element)| **element != T::default());
-            found.for_each(|(at, _)| f(block * ELEMENTS_BETWEEN + at));
+            count += block.iter().map(|element| u32::from(*element != T::default())).sum::<u32>() as usize;
+        }
+    });
+    Ok(count)
+}
+
+/// Writes the coordinates of all elements of a tensor of this shape that differ from 0, one row per dimension, unless
+/// `stop` ends that. There are as many as the rows are long.
+fn list_nonzero(dtype: DataType, bytes: &[u8], shape: &[u32], coordinates: &mut [i64], stop: &Stop) -> Step<()> {
+    let (&width, leading) = shape.split_last().ok_or("the input is a scalar")?;
+    let mut axes: Vec<&mut [i64]> = coordinates.chunks_exact_mut(coordinates.len() / shape.len()).collect();
+    let (last, axes) = axes.split_last_mut().expect("a row per dimension");
+    let (mut at, mut found) = (vec![0; leading.len()], 0);
+    with_element!(dtype, T => {
+        for row in elements::<T>(bytes).chunks_exact(width as usize) {
+            let before = found;
+            for (block, elements) in row.chunks(ELEMENTS_BETWEEN).enumerate() {
+                stop.check()?;
+                found = list_in_row(elements, block * ELEMENTS_BETWEEN, last, found);
+            }
+            axes.iter_mut().zip(&at).for_each(|(axis, &at)| axis[before..found].fill(at));
+            for (at, &size) in at.iter_mut().zip(leading).rev() {
+                *at += 1;
+                if *at < i64::from(size) {
+                    break;
+                }
+                *at = 0;
+            }
         }
     });
     Ok(())
+}
+
+/// Elements to look at together: most of them are often 0.
+const LOOK: usize = 16;
+
+/// Appends the places of the elements that differ from 0, of which the first has the place `first`, to the `found` ones in
+/// `places`. Returns how many there are then.
+fn list_in_row<T: Element>(elements: &[T], first: usize, places: &mut [i64], mut found: usize) -> usize {
+    for (block, elements) in elements.chunks(LOOK).enumerate() {
+        if !elements.iter().fold(false, |any, element| any | (*element != T::default())) {
+            continue;
+        }
+        let first = (first + block * LOOK) as i64;
+        // Nobody can guess whether an element is 0: each is written, and the next one may overwrite it.
+        for (place, element) in (first..).zip(elements) {
+            if let Some(next) = places.get_mut(found) {
+                *next = place;
+            }
+            found += usize::from(*element != T::default());
+        }
+    }
+    found
 }
 
 /// The rows of `x` along `axis` at these places, which exist. During a run, they are copied right away.
@@ -240,6 +290,14 @@ fn rows_at(call: &mut Call, x: OperandId, axis: u32, places: OperandId) -> Step<
     let places = elements::<i64>(places.bytes());
     descriptor.shape[axis as usize] = Dim::from(places.len() as u32);
     call.filled(descriptor, |rows| {
+        if let 1 | 2 | 4 | 8 = inner {
+            return with_storage!(inner, T => {
+                let blocks = elements::<T>(from.bytes()).chunks_exact(size);
+                for (rows, from) in elements_mut::<T>(rows).chunks_exact_mut(places.len()).zip(blocks) {
+                    rows.iter_mut().zip(places).for_each(|(row, &place)| *row = from[place as usize]);
+                }
+            });
+        }
         let mut rows = rows.chunks_exact_mut(inner);
         for block in 0..outer {
             // The places first: a row that is taken after the last one would be lost.
@@ -278,10 +336,8 @@ fn empty_along_axis(call: &Call) -> Step<Option<(Descriptor, u32)>> {
 fn compress(call: &mut Call) -> Outcome {
     let (dtype, condition) = call.constant_elements(1)?.ok_or_else(|| decided_by_data("condition"))?;
     if let Some((empty, axis)) = empty_along_axis(call)? {
-        let mut kept = 0u32;
-        for_each_nonzero(dtype, condition.bytes(), &call.stop(), |_| kept += 1)?;
         let mut output = empty;
-        output.shape[axis as usize] = kept.into();
+        output.shape[axis as usize] = (count_nonzero(dtype, condition.bytes(), &call.stop())? as u32).into();
         return output
             .is_empty()
             .then(|| vec![Value::Empty(output)])
@@ -289,24 +345,23 @@ fn compress(call: &mut Call) -> Outcome {
     }
     let (x, axis) = along_axis(call, 0)?;
     let mut shape = call.shape(x);
-    let (mut count, mut last) = (0, None);
     let stop = call.stop();
-    for_each_nonzero(dtype, condition.bytes(), &stop, |at| (count, last) = (count + 1, Some(at)))?;
-    if last.is_some_and(|last| Dim::number(last as i64) >= shape[axis as usize]) {
+    let count = count_nonzero(dtype, condition.bytes(), &stop)? as u32;
+    if count == 0 {
+        shape[axis as usize] = Dim::ZERO;
+        return Ok(vec![Value::Empty(Descriptor::new(call.dtype(x), shape))]);
+    }
+    let (mut listed, mut last) = (Ok(()), 0);
+    let kept = call.written(&[count], |kept: &mut [i64]| {
+        let given = (condition.len() / dtype.size()) as u32;
+        listed = list_nonzero(dtype, condition.bytes(), &[given], kept, &stop);
+        last = kept[kept.len() - 1];
+    })?;
+    listed?;
+    if Dim::number(last) >= shape[axis as usize] {
         let given = condition.len() / dtype.size();
         return Err(Refusal(format!("condition has {}, more than the dimension", amount(given, "element"))));
     }
-    shape[axis as usize] = Dim::from(count);
-    if count == 0 {
-        return Ok(vec![Value::Empty(Descriptor::new(call.dtype(x), shape))]);
-    }
-    let mut listed = Ok(());
-    let kept = call.filled(Descriptor::new(DataType::Int64, [count]), |kept| {
-        let mut places = elements_mut::<i64>(kept).iter_mut();
-        let mut list = |at: usize| *places.next().expect("as many as counted") = at as i64;
-        listed = for_each_nonzero(dtype, condition.bytes(), &stop, &mut list);
-    })?;
-    listed?;
     let output = rows_at(call, x, axis, kept);
     call.one(output)
 }
@@ -343,6 +398,12 @@ fn sort(rows: &mut [u32], inner: usize, stop: &Stop, compare: impl Fn(&u32, &u32
 
 /// Groups the rows of a tensor `[outer, count, inner]`, in ascending order, unless `stop` ends that.
 fn grouped<T: Element>(elements: &[T], count: usize, inner: usize, stop: &Stop) -> Step<Groups> {
+    if count == elements.len()
+        && let Some(order) = sorted_elements(elements, stop)?
+    {
+        let rows: Vec<u32> = order.iter().map(|&entry| entry as u32).collect();
+        return Ok(Groups { groups: runs(&order, |a, b| a >> 32 == b >> 32), rows });
+    }
     let row = |at: u32| {
         let at = at as usize;
         (0..elements.len() / (count * inner)).flat_map(move |outer| &elements[(outer * count + at) * inner..][..inner])
@@ -354,14 +415,71 @@ fn grouped<T: Element>(elements: &[T], count: usize, inner: usize, stop: &Stop) 
     // The sort is stable: the first of each group is the first one in the tensor.
     let mut rows: Vec<u32> = (0..count as u32).collect();
     sort(&mut rows, elements.len() / count, stop, compare)?;
+    Ok(Groups { groups: runs(&rows, |a, b| compare(a, b).is_eq()), rows })
+}
+
+/// Where each run of the same items begins, and where it ends.
+fn runs<I>(items: &[I], is_same: impl FnMut(&I, &I) -> bool) -> Vec<(u32, u32)> {
     let mut end = 0;
-    let group = |group: &[u32]| {
+    let run = |run: &[I]| {
         let start = end;
-        end += group.len() as u32;
+        end += run.len() as u32;
         (start, end)
     };
-    let groups = rows.chunk_by(|a, b| compare(a, b).is_eq()).map(group).collect();
-    Ok(Groups { rows, groups })
+    items.chunk_by(is_same).map(run).collect()
+}
+
+/// The number of an element in the [`order`] of all elements of its type.
+fn rank<T: Element>(element: T) -> u64 {
+    match element.number() {
+        Number::Int(x) => (x as u64) ^ if T::DATA_TYPE == DataType::Uint64 { 0 } else { 1 << 63 },
+        Number::Float(x) if x.is_nan() => u64::from(u32::MAX),
+        Number::Float(x) => {
+            // The sum of the two zeros is the positive one.
+            let bits = (x as f32 + 0.0).to_bits();
+            u64::from(bits ^ (((bits as i32 >> 31) as u32) | 1 << 31))
+        }
+    }
+}
+
+/// For each element in ascending order, and in their own if they are equal: what it is above the smallest one, in the
+/// upper 32 bits, and its place. `None` if that is more than 32 bits can say.
+fn sorted_elements<T: Element>(elements: &[T], stop: &Stop) -> Step<Option<Vec<u64>>> {
+    let (mut least, mut most) = (u64::MAX, 0);
+    for block in elements.chunks(ELEMENTS_BETWEEN) {
+        stop.check()?;
+        for &element in block {
+            let rank = rank(element);
+            (least, most) = (least.min(rank), most.max(rank));
+        }
+    }
+    let range = most - least;
+    if range > u64::from(u32::MAX) {
+        return Ok(None);
+    }
+    let mut entries: Vec<u64> = (0..).zip(elements).map(|(at, &element)| (rank(element) - least) << 32 | at).collect();
+    let mut sorted = vec![0; entries.len()];
+    let bits = u64::BITS - range.leading_zeros();
+    for shift in (32..32 + bits).step_by(DIGIT as usize) {
+        let digit = |entry: u64| (entry >> shift) as usize & ((1 << DIGIT) - 1);
+        let mut starts = [0u32; 1 << DIGIT];
+        for block in entries.chunks(ELEMENTS_BETWEEN) {
+            stop.check()?;
+            block.iter().for_each(|&entry| starts[digit(entry)] += 1);
+        }
+        let mut end = 0;
+        starts.iter_mut().for_each(|start| end += std::mem::replace(start, end));
+        for block in entries.chunks(ELEMENTS_BETWEEN) {
+            stop.check()?;
+            for &entry in block {
+                let start = &mut starts[digit(entry)];
+                sorted[*start as usize] = entry;
+                *start += 1;
+            }
+        }
+        std::mem::swap(&mut entries, &mut sorted);
+    }
+    Ok(Some(entries))
 }
 
 /// The distinct rows of a constant along an axis, the first occurrence of each, the index of each row among them, and
@@ -384,15 +502,18 @@ fn unique(call: &mut Call) -> Outcome {
         groups.sort_unstable_by_key(|&(start, _)| rows[start as usize]);
     }
     let size = [groups.len() as u32];
-    let first = groups.iter().map(|&(start, _)| i64::from(rows[start as usize]));
-    let found = call.constant(DataType::Int64, &size, first)?;
-    let inverse = call.filled(Descriptor::new(DataType::Int64, [count as u32]), |inverse| {
-        let inverse = elements_mut::<i64>(inverse);
+    let listed = |call: &mut Call, number: &dyn Fn(u32, u32) -> u32| {
+        call.written(&size, |numbers: &mut [i64]| {
+            numbers.iter_mut().zip(&groups).for_each(|(place, &(start, end))| *place = number(start, end).into());
+        })
+    };
+    let found = listed(call, &|start, _| rows[start as usize])?;
+    let inverse = call.written(&[count as u32], |inverse: &mut [i64]| {
         for (at, &(start, end)) in groups.iter().enumerate() {
             rows[start as usize..end as usize].iter().for_each(|&row| inverse[row as usize] = at as i64);
         }
     })?;
-    let counts = call.constant(DataType::Int64, &size, groups.iter().map(|&(start, end)| i64::from(end - start)))?;
+    let counts = listed(call, &|start, end| end - start)?;
     let rows = rows_at(call, x, axis, found)?;
     Ok([rows, found, inverse, counts].map(Value::Tensor).to_vec())
 }
@@ -409,6 +530,7 @@ pub const OPERATORS: &[Entry] = &[
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::onnx::tensor::ElementType::{Float, Int64};
     use crate::onnx::testing::{Attr, TestGraph};
 
@@ -431,6 +553,46 @@ mod tests {
         assert!(graph.refusal(17).contains("the number of results is unknown"));
         let graph = TestGraph::default().ints("x", &[0, 5, 0, 7]).node("NonZero", "x", "y", vec![]).output("y");
         assert!(graph.text(17).contains("constant int64 [1, 2]"));
+    }
+
+    #[test]
+    fn equal_elements_are_grouped_in_ascending_order() {
+        fn check<T: Element>(elements: &[T], expected: &[&[u32]]) {
+            let Ok(Groups { rows, groups }) = grouped(elements, elements.len(), 1, &Stop::default()) else {
+                panic!("nothing ends it")
+            };
+            let found: Vec<&[u32]> = groups.iter().map(|&(start, end)| &rows[start as usize..end as usize]).collect();
+            assert_eq!(found, expected, "{elements:?}");
+        }
+        check(&[3i32, -1, 3, i32::MIN, i32::MAX, -1], &[&[3], &[1, 5], &[0, 2], &[4]]);
+        check(&[i64::MAX, i64::MIN, 0, i64::MAX], &[&[1], &[2], &[0, 3]]);
+        check(&[5i64, -7, 5, 1000, -7], &[&[1, 4], &[0, 2], &[3]]);
+        check(&[u64::MAX, 0, 1, u64::MAX], &[&[1], &[2], &[0, 3]]);
+        check(&[-3i8, 5, -3, 0], &[&[0, 2], &[3], &[1]]);
+        check(&[7u32], &[&[0]]);
+        let (nan, infinity) = (f32::NAN, f32::INFINITY);
+        check(&[1.5, nan, -0.0, 0.0, -infinity, nan, infinity], &[&[4], &[2, 3], &[0], &[6], &[1, 5]]);
+    }
+
+    #[test]
+    fn places_of_nonzero_elements_are_listed_in_order() {
+        for shape in [vec![1], vec![100], vec![3, 40, 21], vec![70, 1], vec![2, 3, 1, 5]] {
+            let count: u32 = shape.iter().product();
+            let elements: Vec<f32> =
+                (0..count).map(|at| if at % 7 == 0 || at % 5 < 2 && at > 1000 { -1.5 } else { -0.0 }).collect();
+            let bytes = crate::memory::bytes_of(&elements);
+            let stop = Stop::default();
+            let Ok(found) = count_nonzero(DataType::Float32, bytes, &stop) else { panic!("nothing ends it") };
+            let mut listed = vec![0; found * shape.len()];
+            assert!(list_nonzero(DataType::Float32, bytes, &shape, &mut listed, &stop).is_ok());
+            let strides = crate::shape::strides(&shape);
+            let nonzero: Vec<usize> = (0..elements.len()).filter(|&at| elements[at] != 0.0).collect();
+            let expected: Vec<i64> = (0..shape.len())
+                .flat_map(|axis| nonzero.iter().map(move |at| (axis, at)))
+                .map(|(axis, at)| (at / strides[axis] % shape[axis] as usize) as i64)
+                .collect();
+            assert_eq!(listed, expected, "{shape:?}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::onnx::tensor::checked_shape;
 use crate::ops::arg_min_max::{ArgAttributes, ArgMinMax};
 use crate::ops::elementwise::Elementwise as E;
 use crate::shape::Descriptor;
-use std::f64::consts::TAU;
+use std::f32::consts::TAU;
 use std::hash::{BuildHasher, RandomState};
 
 /// A source of numbers that depend only on its seed.
@@ -46,10 +46,11 @@ impl Source {
         (z >> 40) as f64 / (1u64 << 24) as f64
     }
 
-    /// Number `at` of the standard normal distribution (Box and Muller).
-    fn normal(self, at: u64) -> f64 {
-        let (radius, angle) = (1.0 - self.uniform(2 * at), self.uniform(2 * at + 1));
-        (-2.0 * radius.ln()).sqrt() * (TAU * angle).cos()
+    /// Numbers `2 * at` and `2 * at + 1` of the standard normal distribution (Box and Muller).
+    fn normal(self, at: u64) -> [f32; 2] {
+        let (radius, angle) = (1.0 - self.uniform(2 * at) as f32, TAU * self.uniform(2 * at + 1) as f32);
+        let (radius, (sin, cos)) = ((-2.0 * radius.ln()).sqrt(), angle.sin_cos());
+        [radius * cos, radius * sin]
     }
 
     /// Number `at` of the standard Gumbel distribution.
@@ -58,10 +59,21 @@ impl Source {
         -(-(self.uniform(at) + 0.5 / (1u64 << 24) as f64).ln()).ln()
     }
 
-    /// A constant with the elements `f(0), f(1), ...`.
-    fn tensor(self, call: &mut Call, dtype: DataType, shape: &[u32], f: impl Fn(u64) -> f64) -> Step<OperandId> {
-        let count: u64 = shape.iter().map(|&dim| dim as u64).product();
-        call.constant(dtype, shape, (0..count).map(f))
+    /// A float32 constant with the elements `f(0), f(1), ...`.
+    fn tensor(self, call: &mut Call, shape: &[u32], f: impl Fn(u64) -> f64) -> Step<OperandId> {
+        call.written(shape, |numbers: &mut [f32]| {
+            (0..).zip(numbers).for_each(|(at, number)| *number = f(at) as f32);
+        })
+    }
+
+    /// A float32 constant with numbers of a normal distribution.
+    fn normal_tensor(self, call: &mut Call, shape: &[u32], mean: f64, scale: f64) -> Step<OperandId> {
+        call.written(shape, |numbers: &mut [f32]| {
+            for (at, pair) in (0..).zip(numbers.chunks_mut(2)) {
+                let drawn = self.normal(at);
+                pair.iter_mut().zip(drawn).for_each(|(number, drawn)| *number = (mean + scale * drawn as f64) as f32);
+            }
+        })
     }
 }
 
@@ -98,16 +110,17 @@ fn random(call: &mut Call, distribution: Distribution, like: bool) -> Outcome {
     if shape.contains(&0) {
         return Ok(vec![Value::Empty(Descriptor::new(dtype, shape))]);
     }
-    let output = match distribution {
+    let drawn = match distribution {
         Distribution::Normal => {
             let (mean, scale) = (call.float_or("mean", 0.0), call.float_or("scale", 1.0));
-            source.tensor(call, dtype, &shape, |at| mean + scale * source.normal(at))
+            source.normal_tensor(call, &shape, mean, scale)?
         }
         Distribution::Uniform => {
             let (low, high) = (call.float_or("low", 0.0), call.float_or("high", 1.0));
-            source.tensor(call, dtype, &shape, |at| low + (high - low) * source.uniform(at))
+            source.tensor(call, &shape, |at| low + (high - low) * source.uniform(at))?
         }
     };
+    let output = call.cast(drawn, dtype);
     call.one(output)
 }
 
@@ -120,7 +133,7 @@ fn bernoulli(call: &mut Call) -> Outcome {
     }
     let x = call.input(0)?;
     let x = call.cast(x, DataType::Float32)?;
-    let drawn = source.tensor(call, DataType::Float32, &call.sizes(x), |at| source.uniform(at))?;
+    let drawn = source.tensor(call, &call.sizes(x), |at| source.uniform(at))?;
     let is_one = call.emit(E::Greater, &[x, drawn])?;
     let output = call.cast(is_one, dtype);
     call.one(output)
@@ -143,7 +156,7 @@ fn multinomial(call: &mut Call) -> Outcome {
     let x = call.cast(x, DataType::Float32)?;
     let x = call.reshape(x, &[batch, 1, classes])?;
     let shape = [batch, samples, classes];
-    let drawn = source.tensor(call, DataType::Float32, &shape, |at| source.gumbel(at))?;
+    let drawn = source.tensor(call, &shape, |at| source.gumbel(at))?;
     let sum = call.add(x, drawn)?;
     let attributes = ArgAttributes { axis: 2, keep_dimensions: false, output_data_type };
     let output = call.emit(ArgMinMax { max: true, attributes }, &[sum]);

@@ -1,117 +1,20 @@
 //! Operators that replace elements, or combine them with others, by indices.
 
 use super::generate::places;
-use crate::dimension::{Dim, numbers};
-use crate::dtype::{DataType, Number};
-use crate::ir::OperandId;
+use crate::dimension::Dim;
+use crate::dtype::DataType;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
-use crate::ops::elementwise::Elementwise as E;
-use crate::ops::reduce::ReduceKind;
+use crate::ops::extension::scatter::{Reduction, ScatterElementsReduced, ScatterNdReduced};
 use crate::ops::scatter::{ScatterElements, ScatterNd};
-use crate::shape::{Descriptor, strides};
-use std::collections::HashMap;
 
-/// Maximum number of updates of one element, or of updates at places that are not constant: each needs operators of its
-/// own, which copy the data.
-const MAX_ROUNDS: usize = 128;
-
-/// The operator that combines an update with the existing element; `None` if the update replaces it.
-fn reduction(call: &Call) -> Step<Option<E>> {
-    Ok(match call.text_or("reduction", "none").as_str() {
-        "none" => None,
-        "add" => Some(E::Add),
-        "mul" => Some(E::Mul),
-        "max" => Some(E::Max),
-        "min" => Some(E::Min),
-        other => return Err(Refusal(format!("reduction is {other}, expected none, add, mul, max or min"))),
-    })
-}
-
-/// Converts negative `indices`, which count from the end, given `sizes`, which broadcasts to them.
-fn from_start(call: &mut Call, indices: OperandId, sizes: OperandId) -> Step<OperandId> {
-    let zero = call.scalar_like(indices, 0.0)?;
-    let is_below = call.emit(E::Lesser, &[indices, zero])?;
-    let counted = call.add(indices, sizes)?;
-    call.select(is_below, counted, indices)
-}
-
-/// The place in the flattened data of each element that `ScatterElements` updates.
-fn flat_places(call: &mut Call, shape: &[u32], indices: OperandId, axis: usize) -> Step<OperandId> {
-    let index_shape = call.sizes(indices);
-    let strides = strides(shape);
-    let indices = call.cast(indices, DataType::Int64)?;
-    let size = call.int_scalar(DataType::Int64, shape[axis] as i64)?;
-    let indices = from_start(call, indices, size)?;
-    let stride = call.int_scalar(DataType::Int64, strides[axis] as i64)?;
-    let along = call.mul(indices, stride)?;
-    let own = crate::shape::strides(&index_shape);
-    let count = crate::shape::elements(&index_shape);
-    let other = (0..count).map(|at| {
-        let place = |d: usize| at / own[d] % index_shape[d] as usize * strides[d];
-        (0..shape.len()).filter(|&d| d != axis).map(place).sum::<usize>() as i64
-    });
-    let other = call.constant(DataType::Int64, &index_shape, other)?;
-    let places = call.add(along, other)?;
-    call.reshape(places, &[count as u32])
-}
-
-/// Combines the rows of `data` (`[rows, ...]`) at `places` (`[n]`) with those of `updates` (`[n, ...]`), one after
-/// another.
-fn combine(call: &mut Call, op: E, data: OperandId, places: OperandId, updates: OperandId) -> Step<OperandId> {
-    let count = call.sizes(places)[0] as usize;
-    let rounds = match call.numbers_of(places) {
-        Some(places) => rounds_of(&places),
-        None if count <= MAX_ROUNDS => (0..count as i64).map(|at| vec![at]).collect(),
-        None => {
-            return Err(Refusal(format!(
-                "{count} updates at computed places, which may coincide, expected at most {MAX_ROUNDS}"
-            )));
-        }
-    };
-    if rounds.len() > MAX_ROUNDS {
-        return Err(Refusal(format!(
-            "an element is updated {} times, expected at most {MAX_ROUNDS} times",
-            rounds.len()
-        )));
-    }
-    let mut output = data;
-    for round in rounds {
-        let (places, updates) = if round.len() == count {
-            (places, updates)
-        } else {
-            let chosen = call.constant(DataType::Int64, &[round.len() as u32], round)?;
-            (call.gather(places, chosen, 0)?, call.gather(updates, chosen, 0)?)
-        };
-        let present = call.gather(output, places, 0)?;
-        let combined = call.emit(op, &[present, updates])?;
-        output = replace(call, output, places, combined)?;
-    }
-    Ok(output)
-}
-
-/// Replaces the rows of `data` at `places` by those of `updates`.
-fn replace(call: &mut Call, data: OperandId, places: OperandId, updates: OperandId) -> Step<OperandId> {
-    let count = call.shape(places)[0];
-    let places = call.reshape(places, &[count, Dim::ONE])?;
-    call.emit(ScatterNd, &[data, places, updates])
-}
-
-/// Divides the updates into rounds that do not repeat a place.
-fn rounds_of(places: &[Number]) -> Vec<Vec<i64>> {
-    let mut seen: HashMap<u64, usize> = HashMap::new();
-    let mut rounds: Vec<Vec<i64>> = Vec::new();
-    for (at, place) in places.iter().enumerate() {
-        let times = seen.entry(place.to_f64().to_bits()).or_default();
-        if *times == rounds.len() {
-            rounds.push(Vec::new());
-        }
-        rounds[*times].push(at as i64);
-        *times += 1;
-    }
-    rounds
+/// How updates are combined with elements.
+fn reduction(call: &Call) -> Step<Reduction> {
+    let name = call.text_or("reduction", "none");
+    Reduction::from_name(&name)
+        .ok_or_else(|| Refusal(format!("reduction is {name}, expected none, add, mul, max or min")))
 }
 
 /// The data, if there are no updates.
@@ -137,21 +40,10 @@ fn scatter_elements(call: &mut Call) -> Outcome {
         let message = format!("indices {index_shape:?} and updates {updates:?} do not match data of shape {shape:?}");
         return Err(Refusal(message));
     }
-    let op = reduction(call)?;
-    if op.is_none() && sizes == shape {
-        let output = call.emit(ScatterElements { axis }, &[data, indices, updates]);
-        return call.one(output);
-    }
-    // The elements of the data that stay unchanged are listed one by one, which requires known sizes.
-    let (shape, index_shape) = (numbers(&shape), numbers(&index_shape));
-    let places = flat_places(call, &shape, indices, axis as usize)?;
-    let flat = call.reshape(data, &[shape.iter().product::<u32>()])?;
-    let updates = call.reshape(updates, &[index_shape.iter().product::<u32>()])?;
-    let output = match op {
-        Some(op) => combine(call, op, flat, places, updates)?,
-        None => replace(call, flat, places, updates)?,
+    let output = match reduction(call)? {
+        Reduction::None if sizes == shape => call.emit(ScatterElements { axis }, &[data, indices, updates]),
+        reduction => call.emit(ScatterElementsReduced { axis, reduction }, &[data, indices, updates]),
     };
-    let output = call.reshape(output, &shape);
     call.one(output)
 }
 
@@ -159,31 +51,11 @@ fn scatter_nd(call: &mut Call) -> Outcome {
     if let Some(data) = unchanged(call) {
         return Ok(vec![data]);
     }
-    let (data, indices, updates) = (call.input(0)?, call.input(1)?, call.input(2)?);
-    let Some(op) = reduction(call)? else {
-        let output = call.emit(ScatterNd, &[data, indices, updates]);
-        return call.one(output);
+    let operands = [call.input(0)?, call.input(1)?, call.input(2)?];
+    let output = match reduction(call)? {
+        Reduction::None => call.emit(ScatterNd, &operands),
+        reduction => call.emit(ScatterNdReduced { reduction }, &operands),
     };
-    let (shape, index_shape) = (call.shape(data), call.shape(indices));
-    let depth = index_shape.last().map_or(0, |depth| depth.size());
-    if depth == 0 || depth > shape.len() {
-        return Err(Refusal(format!("indices have shape {index_shape:?}, which does not match {shape:?}")));
-    }
-    let (outer, inner) = shape.split_at(depth);
-    let indices = call.cast(indices, DataType::Int64)?;
-    let all = Descriptor::new(DataType::Int64, [depth as u32]);
-    let sizes = call.dims_constant(&all, outer)?;
-    let indices = from_start(call, indices, sizes)?;
-    let row_strides: Vec<Dim> = (1..=depth).map(|behind| outer[behind..].iter().copied().product()).collect();
-    let row_strides = call.dims_constant(&all, &row_strides)?;
-    let weighted = call.mul(indices, row_strides)?;
-    let places = call.reduce(ReduceKind::Sum, weighted, &[index_shape.len() as u32 - 1], false)?;
-    let count = index_shape[..index_shape.len() - 1].iter().copied().product::<Dim>();
-    let places = call.reshape(places, &[count])?;
-    let rows = call.reshape(data, &[&[outer.iter().copied().product()], inner].concat())?;
-    let updates = call.reshape(updates, &[&[count], inner].concat())?;
-    let output = combine(call, op, rows, places, updates)?;
-    let output = call.reshape(output, &shape);
     call.one(output)
 }
 
@@ -222,11 +94,11 @@ fn tensor_scatter(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-const NOTES: &str = "indices out of bounds are clamped; with a reduction, constant indices or at most 128 updates";
+const NOTES: &str = "indices out of bounds are clamped";
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
-    standard("Scatter", "indices out of bounds are clamped", scatter_elements),
+    standard("Scatter", NOTES, scatter_elements),
     standard("ScatterElements", NOTES, scatter_elements),
     standard("ScatterND", NOTES, scatter_nd),
     standard("TensorScatter", "", tensor_scatter),
@@ -237,30 +109,21 @@ mod tests {
     use crate::onnx::tensor::ElementType::{Float, Int64};
     use crate::onnx::testing::{Attr, TestGraph};
 
-    fn count(text: &str, what: &str) -> usize {
-        text.matches(what).count()
-    }
-
     #[test]
-    fn updates_of_the_same_element_follow_each_other() {
-        let scatter = |indices: &[i64]| {
-            let graph = TestGraph::default().input("x", Float, &["5"]).ints("i", indices).input("u", Float, &["3"]);
-            graph.node("ScatterElements", "x i u", "y", vec![("reduction", Attr::Text("add"))]).output("y").text(18)
+    fn a_reduction_is_one_operator_for_any_number_of_updates() {
+        let scatter = |operator: &str, n: &'static str, reduction: &'static str| {
+            let graph = TestGraph::default().input("x", Float, &["5", "2"]).input("u", Float, &[n, "2"]);
+            let graph = graph.input("i", Int64, &[n, if operator == "ScatterND" { "1" } else { "2" }]);
+            graph.node(operator, "x i u", "y", vec![("reduction", Attr::Text(reduction))]).output("y")
         };
-        assert_eq!(count(&scatter(&[0, 4, 2]), "scatterND"), 1);
-        assert_eq!(count(&scatter(&[0, -5, 2]), "scatterND"), 2);
-    }
-
-    #[test]
-    fn computed_places_may_coincide() {
-        let scatter = |n: &str| {
-            let graph = TestGraph::default().input("x", Float, &["5", "2"]).input("i", Int64, &[n, "1"]);
-            let graph = graph.input("u", Float, &[n, "2"]);
-            graph.node("ScatterND", "x i u", "y", vec![("reduction", Attr::Text("max"))]).output("y")
-        };
-        assert_eq!(count(&scatter("3").text(18), "scatterND"), 3);
-        let refusal = scatter("200").refusal(18);
-        assert!(refusal.contains("200 updates at computed places"), "{refusal}");
+        for (operator, emitted) in [("ScatterND", "scatterNDReduced"), ("ScatterElements", "scatterElementsReduced")] {
+            for n in ["3", "2000"] {
+                let text = scatter(operator, n, "max").text(18);
+                assert!(text.contains(&format!("%3 = {emitted} %0 %2 %1")), "{text}");
+            }
+            let refusal = scatter(operator, "3", "mean").refusal(18);
+            assert!(refusal.contains("reduction is mean, expected none, add, mul, max or min"), "{refusal}");
+        }
     }
 
     #[test]
@@ -285,6 +148,6 @@ mod tests {
             graph.node("ScatterElements", "x i u", "y", vec![]).output("y").text(13)
         };
         assert!(scatter("4").contains("%3 = scatterElements %0 %1 %2"));
-        assert!(scatter("3").contains("scatterND"));
+        assert!(scatter("3").contains("%3 = scatterElementsReduced %0 %1 %2"));
     }
 }

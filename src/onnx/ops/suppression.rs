@@ -7,6 +7,9 @@ use crate::onnx::error::{Cut, Refusal};
 use crate::onnx::registry::{Entry, Outcome, standard};
 use std::sync::Arc;
 
+/// Kept boxes to compare with at a time.
+const BLOCK: usize = 16;
+
 /// A box as its lower and upper corners.
 #[derive(Clone, Copy)]
 struct Rectangle([[f32; 2]; 2]);
@@ -25,15 +28,70 @@ impl Rectangle {
         let Rectangle([low, high]) = self;
         (high[0] - low[0]) * (high[1] - low[1])
     }
+}
 
-    /// Whether the intersection exceeds the fraction `threshold` of the union.
-    fn overlaps(self, other: Rectangle, threshold: f32) -> bool {
-        let (Rectangle([low, high]), Rectangle([other_low, other_high])) = (self, other);
-        let side = |at: usize| (high[at].min(other_high[at]) - low[at].max(other_low[at])).max(0.0);
-        let (common, areas) = (side(0) * side(1), [self.area(), other.area()]);
-        let all = areas[0] + areas[1] - common;
-        areas[0] > 0.0 && areas[1] > 0.0 && all > 0.0 && common / all > threshold
+/// [`BLOCK`] boxes: their corners and areas. Places without a box have empty ones, which overlap nothing.
+#[derive(Clone, Copy, Default)]
+struct Block {
+    low: [[f32; BLOCK]; 2],
+    high: [[f32; BLOCK]; 2],
+    area: [f32; BLOCK],
+}
+
+impl Block {
+    /// Whether the intersection of `one` and any of these exceeds the fraction `threshold` of their union.
+    fn overlaps(&self, one: Rectangle, area: f32, threshold: f32) -> bool {
+        let Rectangle([low, high]) = one;
+        let mut any = false;
+        for at in 0..BLOCK {
+            let side = |d: usize| (high[d].min(self.high[d][at]) - low[d].max(self.low[d][at])).max(0.0);
+            let common = side(0) * side(1);
+            let all = area + self.area[at] - common;
+            any |= (self.area[at] > 0.0) & (all > 0.0) & (common / all > threshold);
+        }
+        any && area > 0.0
     }
+}
+
+/// The boxes that a class keeps.
+#[derive(Default)]
+struct Kept {
+    blocks: Vec<Block>,
+    count: usize,
+}
+
+impl Kept {
+    /// Keeps `one`, unless it overlaps another one. Returns whether it does.
+    fn keep(&mut self, one: Rectangle, threshold: f32) -> bool {
+        let area = one.area();
+        if self.blocks.iter().any(|block| block.overlaps(one, area, threshold)) {
+            return false;
+        }
+        let at = self.count % BLOCK;
+        if at == 0 {
+            self.blocks.push(Block::default());
+        }
+        let block = self.blocks.last_mut().expect("a block was added");
+        let Rectangle([low, high]) = one;
+        for d in 0..2 {
+            (block.low[d][at], block.high[d][at]) = (low[d], high[d]);
+        }
+        block.area[at] = area;
+        self.count += 1;
+        true
+    }
+}
+
+/// A score and the place of its box: the greater, the better; of equal scores, the first one is better.
+fn entry(score: f32, at: usize) -> u64 {
+    let bits = score.to_bits();
+    let rank = bits ^ (((bits as i32 >> 31) as u32) | 1 << 31);
+    u64::from(rank) << 32 | u64::from(!(at as u32))
+}
+
+/// The place in an [`entry`].
+fn place(entry: u64) -> usize {
+    !(entry as u32) as usize
 }
 
 /// The first number of the constant at `index`, if present.
@@ -54,8 +112,8 @@ fn floats(call: &mut Call, index: usize, count: usize) -> Step<Arc<Buffer>> {
     }
 }
 
-/// Memory of a run, in bytes per score and per box: the scores' order with its scratch space, and the corners.
-const BYTES_PER_BOX: usize = 2 * size_of::<usize>() + size_of::<Rectangle>();
+/// The best entries to sort first, for each box that is wanted.
+const TRIED: usize = 2;
 
 /// Batch, class and index of each kept box: the boxes with the highest scores first, without those that overlap an
 /// already kept one.
@@ -80,30 +138,43 @@ fn non_max_suppression(call: &mut Call) -> Outcome {
     let corners = floats(call, 0, 4 * batches as usize * count as usize)?;
     let scores = floats(call, 1, elements as usize)?;
     let (corners, scores) = (views::<f32>(corners.bytes()), views::<f32>(scores.bytes()));
-    call.take_room(batches as usize * count as usize * BYTES_PER_BOX)?;
-    let rectangles: Vec<_> = corners.chunks_exact(4).map(|corners| Rectangle::new(corners, is_center)).collect();
-    let mut kept = Vec::new();
-    for (line, scores) in scores.chunks_exact(count as usize).enumerate() {
+    let count = count as usize;
+    call.take_room(count * size_of::<u64>())?;
+    let mut candidates = vec![0; count];
+    let mut chosen = Vec::new();
+    for (line, scores) in scores.chunks_exact(count).enumerate() {
         let (batch, class) = (line / classes as usize, line % classes as usize);
-        let rectangles = &rectangles[batch * count as usize..][..count as usize];
-        let mut order: Vec<usize> = (0..scores.len()).collect();
-        order.retain(|&at| least.is_none_or(|least| scores[at] > least));
-        // The sort is stable: the first of equal scores wins.
-        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
-        let mut found: Vec<usize> = Vec::new();
-        for at in order {
-            if found.len() == most {
-                break;
+        let corners = &corners[4 * batch * count..][..4 * count];
+        let mut found = 0;
+        for (at, &score) in scores.iter().enumerate() {
+            // The next one overwrites a score that is too low.
+            candidates[found] = entry(score, at);
+            found += usize::from(least.is_none_or(|least| score > least));
+        }
+        let (mut rest, mut kept) = (&mut candidates[..found], Kept::default());
+        let mut next = most.saturating_mul(TRIED).max(BLOCK);
+        while !rest.is_empty() && kept.count < most {
+            // Sorts no more of them than are likely to be needed.
+            let first = next.min(rest.len());
+            if first < rest.len() {
+                rest.select_nth_unstable_by(first - 1, |a, b| b.cmp(a));
             }
-            call.take_work(1 + found.len())?;
-            if !found.iter().any(|&other| rectangles[at].overlaps(rectangles[other], threshold)) {
-                found.push(at);
-                call.take_room(3 * size_of::<i64>())?;
-                kept.extend([batch as i64, class as i64, at as i64]);
+            let (best, others) = std::mem::take(&mut rest).split_at_mut(first);
+            best.sort_unstable_by(|a, b| b.cmp(a));
+            for at in best.iter().map(|&entry| place(entry)) {
+                if kept.count == most {
+                    break;
+                }
+                call.take_work(1 + kept.count)?;
+                if kept.keep(Rectangle::new(&corners[4 * at..][..4], is_center), threshold) {
+                    call.take_room(size_of::<Block>() / BLOCK + 3 * size_of::<i64>())?;
+                    chosen.extend([batch as i64, class as i64, at as i64]);
+                }
             }
+            (rest, next) = (others, next.saturating_mul(2));
         }
     }
-    Ok(vec![call.int_list(&[(kept.len() / 3) as u32, 3], &kept)?])
+    Ok(vec![call.int_list(&[(chosen.len() / 3) as u32, 3], &chosen)?])
 }
 
 /// The operators of this family.
@@ -135,6 +206,22 @@ mod tests {
         assert_eq!(kept(10, 0.5, 0), [0, 0, 3, 0, 0, 0]);
         assert_eq!(kept(1, 0.5, 0), [0, 0, 3]);
         assert_eq!(kept(10, 1.0, 0), [0, 0, 3, 0, 0, 0, 0, 0, 1, 0, 0, 2]);
+    }
+
+    #[test]
+    fn of_equal_scores_the_first_box_wins() {
+        // Boxes apart from each other, in more than one block and more than are sorted at first.
+        let boxes: Vec<f32> = (0..200).flat_map(|at| [at as f32, 0.0, at as f32 + 1.0, 1.0]).collect();
+        for most in [1, 3, 40, 200, 1000] {
+            let graph = TestGraph::default().floats("boxes", &[1, 200, 4], &boxes);
+            let graph = graph.floats("scores", &[1, 1, 200], &[0.5; 200]).ints("most", &[most]);
+            let graph = graph.node("NonMaxSuppression", "boxes scores most", "y", vec![]).output("y");
+            let graph = graph.import(11, &Default::default()).unwrap();
+            let rows = crate::reference::run(&graph, &Default::default()).remove("y").unwrap().to_bytes();
+            let places =
+                rows.as_chunks::<24>().0.iter().map(|row| i64::from_le_bytes(*row[16..].first_chunk().unwrap()));
+            assert!(places.eq(0..most.min(200)));
+        }
     }
 
     #[test]

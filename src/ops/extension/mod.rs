@@ -1,7 +1,13 @@
 //! Operators of ONNX that the API lacks. Only imported models have them.
 
+pub mod col2im;
+pub mod dft;
 pub mod elementwise;
+pub mod grid_sample;
 pub mod integer_product;
 pub mod log_softmax;
+pub mod max_roi_pool;
+pub mod roi_align;
 pub mod rotate;
+pub mod scatter;
 pub mod top_k;
