@@ -25,8 +25,54 @@ impl Kernel for SoftmaxRows<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        for (x, out) in self.x.chunks_exact(self.columns).zip(self.out.chunks_exact_mut(self.columns)) {
-            softmax_row(simd, x, out, self.log);
+        let SoftmaxRows { x, out, columns, log } = self;
+        if columns <= NARROW {
+            let groups = x.chunks(GROUP * columns).zip(out.chunks_mut(GROUP * columns));
+            return groups.for_each(|(x, out)| narrow_rows(simd, x, out, columns, log));
+        }
+        for (x, out) in x.chunks_exact(columns).zip(out.chunks_exact_mut(columns)) {
+            softmax_row(simd, x, out, log);
+        }
+    }
+}
+
+/// The most columns of rows that are computed side by side: a row of its own would take longer for its maximum and sum
+/// than for its exponentials.
+const NARROW: usize = 16;
+
+/// Rows computed side by side.
+const GROUP: usize = 16;
+
+/// Softmax of at most [`GROUP`] rows of at most [`NARROW`] columns.
+#[inline(always)]
+fn narrow_rows<S: Simd>(simd: S, x: &[f32], out: &mut [f32], columns: usize, log: bool) {
+    // Each row is a column of `turned`.
+    let mut turned = [[0.0f32; GROUP]; NARROW];
+    for (row, x) in (0..GROUP).zip(x.chunks_exact(columns)) {
+        turned.iter_mut().zip(x).for_each(|(turned, x)| turned[row] = *x);
+    }
+    let (mut max, mut sums) = ([f32::NEG_INFINITY; GROUP], [0.0f32; GROUP]);
+    for x in &turned[..columns] {
+        max.iter_mut().zip(x).for_each(|(max, x)| *max = if *x > *max { *x } else { *max });
+    }
+    for x in &mut turned[..columns] {
+        for ((x, max), sum) in x.iter_mut().zip(&max).zip(&mut sums) {
+            let power = math::exp(simd, *x - max);
+            *sum += power;
+            *x = if log { *x - max } else { power };
+        }
+    }
+    for (row, (out, sum)) in (0..GROUP).zip(out.chunks_exact_mut(columns).zip(sums)) {
+        let results = out.iter_mut().zip(&turned);
+        match log {
+            true => {
+                let log = sum.ln();
+                results.for_each(|(out, turned)| *out = turned[row] - log);
+            }
+            false => {
+                let factor = 1.0 / sum;
+                results.for_each(|(out, turned)| *out = turned[row] * factor);
+            }
         }
     }
 }

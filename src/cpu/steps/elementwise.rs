@@ -361,24 +361,24 @@ impl<'a> RegisterAllocator<'a> {
         place
     }
 
-    /// Whether `value` is an operand with one float for a whole block.
+    /// Whether `value` is an operand with one element for a whole block.
     fn is_uniform(&self, value: usize) -> bool {
-        self.operands
-            .get(value)
-            .is_some_and(|operand| operand.dtype.is_float() && matches!(operand.when, Some(When::Once | When::Row)))
+        self.operands.get(value).is_some_and(|operand| matches!(operand.when, Some(When::Once | When::Row)))
     }
 
-    /// The sources of an instruction, and whether the second one is [uniform](Self::is_uniform) and its operator takes
-    /// it as a number.
+    /// The sources of an instruction, and whether all but the first one are [uniform](Self::is_uniform) and its operator
+    /// takes them as numbers.
     fn sources(&self, index: usize) -> (Vec<usize>, bool) {
         let instruction = &self.program.instructions[index];
         let mut sources: Vec<usize> = instruction.operands.iter().map(|&value| self.origin[value]).collect();
-        let [a, b] = sources[..] else { return (sources, false) };
-        if matches!(instruction.op, E::Add | E::Mul) && self.is_uniform(a) {
-            sources = vec![b, a];
+        if matches!(instruction.op, E::Add | E::Mul) && self.is_uniform(sources[0]) {
+            sources.swap(0, 1);
         }
-        let takes_number = instruction.dtype.is_float() && !instruction.op.is_test();
-        let is_uniform = takes_number && self.is_uniform(sources[1]);
+        let takes_numbers = match instruction.op {
+            E::Quantize | E::Dequantize => true,
+            _ => sources.len() == 2 && instruction.dtype.is_float(),
+        };
+        let is_uniform = takes_numbers && sources[1..].iter().all(|&source| self.is_uniform(source));
         (sources, is_uniform)
     }
 
@@ -404,7 +404,7 @@ impl<'a> RegisterAllocator<'a> {
         let (mut operands, mut types) = ([Location::Output; 3], [instruction.dtype; 3]);
         let (sources, is_uniform) = self.sources(index);
         for (i, &source) in sources.iter().enumerate() {
-            let place = if i == 1 && is_uniform { Location::Element(source) } else { self.read(source) };
+            let place = if i > 0 && is_uniform { Location::Element(source) } else { self.read(source) };
             (operands[i], types[i]) = (place, self.dtype(source));
         }
         let shift = self.shift_of(index).filter(|_| is_uniform);
@@ -621,13 +621,16 @@ impl Span<'_> {
         });
     }
 
-    /// The float of an operand that has one for the whole block.
-    fn element(&self, operand: usize) -> f32 {
-        let Operand { dtype, view, .. } = &self.step.operands[operand];
-        let at = view.offset(self.at);
-        match dtype {
-            DataType::Float16 => self.io.input::<f16>(operand + self.shift)[at].lane(),
-            _ => self.io.input::<f32>(operand + self.shift)[at],
+    /// The element of an operand that has one for the whole block.
+    fn element<T: Element>(&self, operand: usize) -> T {
+        self.io.input::<T>(operand + self.shift)[self.step.operands[operand].view.offset(self.at)]
+    }
+
+    /// The same for a float.
+    fn float(&self, operand: usize) -> f32 {
+        match self.step.operands[operand].dtype {
+            DataType::Float16 => self.element::<f16>(operand).lane(),
+            _ => self.element(operand),
         }
     }
 
@@ -644,12 +647,22 @@ impl Span<'_> {
                 kernel::select::<T>(self.isa, operands.get(0), yes, no, operands.out(out));
             }),
             E::Dequantize => with_quantized!(types[0], T => {
-                let (scale, zero) = (operands.get(1), operands.get(2));
-                kernel::dequantize::<T>(self.isa, operands.get(0), scale, zero, operands.out(out));
+                let (x, out) = (operands.get(0), operands.out(out));
+                match places[1..] {
+                    [Location::Element(scale), Location::Element(zero)] => {
+                        kernel::dequantize_uniform::<T>(self.isa, x, self.float(scale), self.element(zero), out);
+                    }
+                    _ => kernel::dequantize::<T>(self.isa, x, operands.get(1), operands.get(2), out),
+                }
             }),
             E::Quantize => with_quantized!(*dtype, T => {
-                let (scale, zero) = (operands.get(1), operands.get(2));
-                kernel::quantize::<T>(self.isa, operands.get(0), scale, zero, operands.out(out));
+                let (x, out) = (operands.get(0), operands.out(out));
+                match places[1..] {
+                    [Location::Element(scale), Location::Element(zero)] => {
+                        kernel::quantize_uniform::<T>(self.isa, x, self.float(scale), self.element(zero), out);
+                    }
+                    _ => kernel::quantize::<T>(self.isa, x, operands.get(1), operands.get(2), out),
+                }
             }),
             E::IsNaN | E::IsInfinite => kernel::test_float(self.isa, *op, operands.get(0), operands.out(out)),
             E::Equal | E::NotEqual | E::Greater | E::GreaterOrEqual | E::Lesser | E::LesserOrEqual => {
@@ -665,9 +678,9 @@ impl Span<'_> {
     fn arithmetic(&self, compute: &Compute, operands: Operands, out: &mut [u8]) {
         let Compute { op, operands: places, dtype, shift, .. } = compute;
         if let Location::Element(operand) = places[1] {
-            let (x, y, out) = (operands.get(0), self.element(operand), operands.out(out));
+            let (x, y, out) = (operands.get(0), self.float(operand), operands.out(out));
             return match shift {
-                Some(shift) => kernel::scale_and_shift(self.isa, x, y, self.element(*shift), out),
+                Some(shift) => kernel::scale_and_shift(self.isa, x, y, self.float(*shift), out),
                 None => kernel::binary_float_uniform(self.isa, *op, x, y, out),
             };
         }

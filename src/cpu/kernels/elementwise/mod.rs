@@ -13,7 +13,7 @@ pub use cast::{Convert, cast};
 pub use compare::{compare, select, test_float};
 pub use float::{binary_float, binary_float_uniform, scale_and_shift, unary_float, unary_float_in_place};
 pub use integer::{Integer, binary_integer, unary_integer};
-pub use quantize::{Quantized, dequantize, quantize};
+pub use quantize::{Quantized, dequantize, dequantize_uniform, quantize, quantize_uniform};
 
 /// `out[i] = f(x[i])`.
 #[inline(always)]

@@ -1,5 +1,6 @@
 //! Linear quantization.
 
+use super::map;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::dtype::Element;
 
@@ -70,6 +71,16 @@ pub fn quantize<T: Quantized>(isa: Isa, x: &[f32], scale: &[f32], zero: &[T], ou
     isa.run(Quantize { x, scale, zero, out });
 }
 
+/// [`dequantize`] with one scale and zero point for all elements.
+pub fn dequantize_uniform<T: Quantized>(isa: Isa, x: &[T], scale: f32, zero: T, out: &mut [f32]) {
+    isa.run(DequantizeUniform { x, scale, zero, out });
+}
+
+/// [`quantize`] with one scale and zero point for all elements.
+pub fn quantize_uniform<T: Quantized>(isa: Isa, x: &[f32], scale: f32, zero: T, out: &mut [T]) {
+    isa.run(QuantizeUniform { x, scale, zero, out });
+}
+
 struct Dequantize<'a, T> {
     x: &'a [T],
     scale: &'a [f32],
@@ -105,5 +116,39 @@ impl<T: Quantized> Kernel for Quantize<'_, T> {
         for (out, ((&x, &scale), &zero)) in self.out.iter_mut().zip(operands) {
             *out = T::shifted(x / scale, zero);
         }
+    }
+}
+
+struct DequantizeUniform<'a, T> {
+    x: &'a [T],
+    scale: f32,
+    zero: T,
+    out: &'a mut [f32],
+}
+
+impl<T: Quantized> Kernel for DequantizeUniform<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let DequantizeUniform { x, scale, zero, out } = self;
+        map(x, out, |x| x.dequantize(scale, zero));
+    }
+}
+
+struct QuantizeUniform<'a, T> {
+    x: &'a [f32],
+    scale: f32,
+    zero: T,
+    out: &'a mut [T],
+}
+
+impl<T: Quantized> Kernel for QuantizeUniform<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let QuantizeUniform { x, scale, zero, out } = self;
+        map(x, out, |x| T::shifted(x / scale, zero));
     }
 }
