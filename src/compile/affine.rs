@@ -387,12 +387,6 @@ mod tests {
              %4 = mul %2 %3
              output y = %4",
             "%0 = input x float32 [1, 3, 4, 5]
-             %1 = constant float32 [6, 3, 2, 2]
-             %2 = conv2d %0 %1 exact=true
-             %3 = constant float32 [6, 1, 1]
-             %4 = mul %2 %3
-             output y = %4",
-            "%0 = input x float32 [1, 3, 4, 5]
              %1 = pad %0 beginningPadding=[0, 0, 1, 1] endingPadding=[0, 0, 1, 1] value=1.0
              %2 = constant float32 [6, 3, 2, 2]
              %3 = conv2d %1 %2

@@ -9,10 +9,11 @@
 use crate::dimension::Dim;
 use crate::ir::{Graph, Node, Source, ValueId};
 use crate::ops::conv2d::Conv2d;
+use crate::ops::quantized::ProductKind;
 use crate::ops::reshape::Reshape;
 use crate::ops::spatial::InputLayout;
 use crate::ops::transpose::Transpose;
-use crate::ops::{Api, Op, Operation, Operator};
+use crate::ops::{Api, Extension, Op, Operation, Operator};
 use crate::shape::Descriptor;
 use std::collections::{HashMap, HashSet};
 
@@ -32,7 +33,8 @@ const MOST_GROUPED: usize = 4;
 /// Rewrites channels-first convolutions and pools, and the operators around them, to channels last.
 pub fn channels_last(graph: &mut Graph) {
     let starts = |node: &Node| matches!(node.op, Api(Op::Conv2d(_) | Op::ConvTranspose2d(_) | Op::Pool2d(_)));
-    if !graph.nodes.iter().any(starts) {
+    let has_integers = graph.nodes.iter().any(convolves_integers);
+    if !has_integers && !graph.nodes.iter().any(starts) {
         return;
     }
     let weights = super::quantized::weights(graph);
@@ -44,7 +46,7 @@ pub fn channels_last(graph: &mut Graph) {
     let nodes = std::mem::take(&mut graph.nodes);
     let caches = graph.caches();
     let (last, absent) = (HashMap::new(), HashMap::new());
-    let mut rewrite = Rewrite { graph, keeps_convolutions, weights, caches, last, absent };
+    let mut rewrite = Rewrite { graph, keeps_convolutions, has_integers, weights, caches, last, absent };
     for node in nodes {
         rewrite.node(node);
     }
@@ -52,6 +54,11 @@ pub fn channels_last(graph: &mut Graph) {
         rewrite.plain(id);
     }
     graph.drop_unused();
+}
+
+fn convolves_integers(node: &Node) -> bool {
+    let Operation::Extension(Extension::IntegerProduct(op)) = &node.op else { return false };
+    matches!(op.product, ProductKind::Conv2d(_))
 }
 
 /// The kind of grouping of a channels-first convolution.
@@ -104,6 +111,8 @@ struct Rewrite<'g> {
     graph: &'g mut Graph,
     /// Whether convolutions stay as they are.
     keeps_convolutions: bool,
+    /// Whether the graph convolves integers, whose images have channels last: the operators after them follow.
+    has_integers: bool,
     /// Filters that are constant, but still quantized and therefore not folded yet.
     weights: HashSet<ValueId>,
     /// For each value of the original graph, the input that it begins with, if it shares the memory of one.
@@ -343,7 +352,7 @@ impl Rewrite<'_> {
         let rank = self.rank(input);
         let own = op.axes(rank);
         if rank >= 3 && own == inverse(rank) && !self.absent.contains_key(&input) {
-            self.last.insert(output, Last { id: input, native: false });
+            self.last.insert(output, Last { id: input, native: self.has_integers });
         }
         let last = self.absent.get(&input).copied()?;
         let inverse = inverse(rank);
@@ -387,6 +396,29 @@ mod tests {
              %7 = conv2d %5 %6 groups=8 inputLayout=nhwc
              %8 = transpose %7 permutation=[0, 3, 1, 2]
              output y = %8",
+        );
+    }
+
+    #[test]
+    fn operators_after_convolutions_of_integers_follow() {
+        check_pass(
+            pass,
+            "%0 = input x uint8 [1, 8, 5, 4]
+             %1 = transpose %0 permutation=[0, 2, 3, 1]
+             %2 = constant int8 [8, 8, 1, 1]
+             %3 = convInteger %1 %2 inputLayout=nhwc
+             %4 = transpose %3 permutation=[0, 3, 1, 2]
+             %5 = cast %4 dataType=uint8
+             %6 = transpose %5 permutation=[0, 2, 3, 1]
+             %7 = convInteger %6 %2 inputLayout=nhwc
+             output y = %7",
+            "%0 = input x uint8 [1, 8, 5, 4]
+             %1 = transpose %0 permutation=[0, 2, 3, 1]
+             %2 = constant int8 [8, 8, 1, 1]
+             %3 = convInteger %1 %2 inputLayout=nhwc
+             %4 = cast %3 dataType=uint8
+             %5 = convInteger %4 %2 inputLayout=nhwc
+             output y = %5",
         );
     }
 

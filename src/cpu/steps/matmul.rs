@@ -8,7 +8,7 @@ use crate::cpu::product::matrix::{Matrix, StridedMatrix};
 use crate::cpu::product::panels::{Layout, Panels, depth_block, depth_blocks};
 use crate::cpu::product::rows::{Rows, copied_len};
 use crate::cpu::product::tile::tile_size;
-use crate::cpu::product::vector::dot_lanes;
+use crate::cpu::product::vector::{add_rows, dot_lanes};
 use crate::cpu::schedule::partition::{Cut, Grid, Shape};
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::cpu::schedule::tiles::{Beside, Matrices, Tile, Tiles};
@@ -113,9 +113,9 @@ impl MatmulShape {
         Distinct { starts, index }
     }
 
-    /// Whether this is one row times a matrix with contiguous columns, which is read once, in place.
+    /// Whether this is one row times a matrix with contiguous columns or rows, which is read once, in place.
     fn is_dot(&self, packs_b: bool) -> bool {
-        self.m == 1 && !packs_b && self.b.row == 1 && self.b.col != 1
+        self.m == 1 && !packs_b && (self.b.row == 1 || self.b.col == 1)
     }
 
     /// The product in the orientation in which it is computed, and whether that swaps `a` and `b`. Only a right operand
@@ -481,7 +481,10 @@ impl MatmulStep {
             vector[depth.clone()].copy_from_slice(&left.data[..depth.len()]);
         }
         let lanes = columns.data.after(cols.start * columns.lane_stride);
-        dot_lanes(isa, vector, lanes, columns.lane_stride, tile.row(0));
+        match columns.depth_stride == 1 && (columns.lane_stride != 1 || self.shape.n == 1) {
+            true => dot_lanes(isa, vector, lanes, columns.lane_stride, tile.row(0)),
+            false => add_rows(isa, vector, lanes, columns.depth_stride, tile.row(0)),
+        }
         epilogue.apply(isa, [0, cols.start], offset, tile.row(0));
     }
 }
