@@ -1,7 +1,7 @@
 //! float16 becomes a type that is only stored: kernels of the CPU compute in float32. What remains float16 are operands
-//! and results of operators that move elements, inputs, outputs and caches of the graph, large right operands of products
-//! and attention, and constants, which products pack as they are. Casts connect both; they fuse with other element-wise
-//! operators.
+//! and results of operators that move or pool elements, inputs, outputs and caches of the graph, large right operands of
+//! products and attention, and constants, which products pack as they are. Casts connect both; they fuse with other
+//! element-wise operators.
 //!
 //! Results are at least as accurate: they are rounded to float16 where the graph casts, and where an operator that stays
 //! float16 or an output reads them.
@@ -54,11 +54,12 @@ pub fn is_settled(graph: &Graph, node: &Node) -> bool {
     let is_half = |descriptor: &Descriptor| descriptor.dtype == DataType::Float16;
     let reads = graph.operand_descriptors(node).into_iter().flatten().any(is_half);
     let writes = node.outputs.iter().any(|&id| is_half(graph.descriptor(id)));
-    !(reads || writes) || moves_elements(&node.op) || is_stored_program(&node.op)
+    !(reads || writes) || takes_halves(&node.op) || is_stored_program(&node.op)
 }
 
-/// Whether an operator only moves elements, whatever their type.
-fn moves_elements(op: &Operation) -> bool {
+/// Whether an operator has kernels for float16: it only moves elements, whatever their type, or pools them and widens a few
+/// rows at a time.
+fn takes_halves(op: &Operation) -> bool {
     match op {
         Api(Op::Resample2d(op)) => op.mode == InterpolationMode::NearestNeighbor,
         Api(
@@ -66,6 +67,7 @@ fn moves_elements(op: &Operation) -> bool {
             | Op::Split(_)
             | Op::Slice(_)
             | Op::Pad(_)
+            | Op::Pool2d(_)
             | Op::Reshape(_)
             | Op::Expand(_)
             | Op::Transpose(_)
@@ -120,10 +122,10 @@ impl Rewrite<'_> {
 
     /// Whether a node keeps its types.
     fn stays(&self, node: &Node) -> bool {
-        if !moves_elements(&node.op) {
+        if !takes_halves(&node.op) {
             return is_settled(self.graph, node);
         }
-        // Follows the elements that it moves.
+        // Follows the elements that it reads.
         let halves = self.halves(node);
         let follows = |(index, id): &(usize, ValueId)| {
             self.computed.contains_key(id) || *index > 0 && self.is_constant(*id) && !self.is_large(*id)

@@ -19,7 +19,6 @@ use super::steps::grid_sample::GridSampleStep;
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
-use super::steps::pool2d::Pool2dStep;
 use super::steps::quantized::{ComputedOperands, QuantizedNode, QuantizedStep};
 use super::steps::recurrent::{Cell, RecurrentStep};
 use super::steps::reduce::ReduceStep;
@@ -31,7 +30,7 @@ use super::steps::scatter::{ScatterElementsReducedStep, ScatterElementsStep, Sca
 use super::steps::softmax::SoftmaxStep;
 use super::steps::top_k::TopKStep;
 use super::steps::triangular::TriangularStep;
-use super::steps::{Env, quantize};
+use super::steps::{Env, pool2d, quantize};
 use super::weights::Weights;
 use crate::compile::is_settled;
 use crate::dtype::DataType;
@@ -237,7 +236,7 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_) => {
             lower_dense(dense_shape(op, l).expect("a product or convolution"), l)?
         }
-        Op::Pool2d(op) => Pool2dStep::new(op, l.input(0), output).into(),
+        Op::Pool2d(op) => pool2d::step(op, l.input(0), output),
         Op::Gru(op) => {
             lower_recurrent(GruStep::sequence(&l.env, op, l.input(0), [1, 2].map(|index| l.weights(index)))?, l)
         }

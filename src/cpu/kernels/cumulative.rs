@@ -1,9 +1,11 @@
 //! Running sums.
 
-use super::reduce::WIDTH;
 use crate::cpu::simd::{Kernel, Simd};
 use crate::dtype::Element;
 use crate::memory::ColumnBlock;
+
+/// Columns summed at the same time: their rows are long enough for few pages, and the sums stay in the first-level cache.
+pub const COLUMNS: usize = 1024;
 
 /// An element type that can be summed.
 pub trait Summand: Element {
@@ -59,7 +61,7 @@ pub fn sum_row<T: Summand>(x: &[T], out: &mut [T], exclusive: bool, reversed: bo
     }
 }
 
-/// The running sums of at most [`WIDTH`] neighboring columns of a matrix `[rows, stride]`.
+/// The running sums of at most [`COLUMNS`] neighboring columns of a matrix `[rows, stride]`.
 pub struct SumColumns<'a, T> {
     /// The elements, starting at the first row of the first column.
     pub x: &'a [T],
@@ -81,7 +83,7 @@ impl<T: Summand> Kernel for SumColumns<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         let SumColumns { x, mut out, rows, stride, exclusive, reversed } = self;
-        let mut sums = [T::Sum::default(); WIDTH];
+        let mut sums = [T::Sum::default(); COLUMNS];
         for i in 0..rows {
             let row = if reversed { rows - 1 - i } else { i };
             let (out, x) = (out.row(row), &x[row * stride..]);

@@ -1,6 +1,7 @@
 //! Copies with a list of source positions per dimension of the destination: mirrored padding, resampling to the nearest
 //! element.
 
+use crate::cpu::simd::{Kernel, Simd};
 use crate::dtype::Element;
 use crate::shape::{MAX_RANK, strides};
 
@@ -65,6 +66,8 @@ struct Stretch {
 
 #[derive(Clone, Debug)]
 enum RowSource {
+    /// Each element as often as the number says.
+    Repeated(usize),
     Runs(Vec<Stretch>),
     Elements(Vec<u32>),
 }
@@ -97,6 +100,12 @@ fn runs(places: &[u32]) -> Vec<Stretch> {
     runs
 }
 
+/// Whether the runs repeat each element of a row equally often.
+fn is_repeated(runs: &[Stretch]) -> bool {
+    let expected = |(at, run): (usize, &Stretch)| *run == Stretch { from: at, len: runs[0].len, step: 0 };
+    runs[0].len > 1 && runs.iter().enumerate().all(expected)
+}
+
 impl Remap {
     /// Creates the copy from a row-major source of shape `input` to a row-major destination with `places`, one per
     /// dimension.
@@ -117,6 +126,7 @@ impl Remap {
         let row = match innermost {
             AxisPlaces::All(len) => RowSource::Runs(vec![Stretch { from: 0, len, step: 1 }]),
             AxisPlaces::Listed(places) => match runs(&places) {
+                runs if is_repeated(&runs) => RowSource::Repeated(runs[0].len),
                 runs if runs.len() * MIN_RUN <= places.len() => RowSource::Runs(runs),
                 _ => RowSource::Elements(places),
             },
@@ -128,17 +138,33 @@ impl Remap {
     ///
     /// # Panics
     /// If the length of `src` does not match its shape.
-    pub fn run<T: Element>(&self, src: &[T], first: usize, rows: &mut [T]) {
+    #[inline(always)]
+    fn run<T: Element>(&self, src: &[T], first: usize, rows: &mut [T]) {
+        let (within, around) = match self.outer.split_last() {
+            Some((within, around)) => (within, around),
+            None => return self.copy_row(src, rows),
+        };
         let mut counts = [0; MAX_RANK];
-        let mut rest = first;
-        for (count, outer) in counts.iter_mut().zip(&self.outer).rev() {
+        let (mut index, mut rest) = (first % within.places.len(), first / within.places.len());
+        for (count, outer) in counts.iter_mut().zip(around).rev() {
             *count = rest % outer.places.len();
             rest /= outer.places.len();
         }
-        for row in rows.chunks_exact_mut(self.row_len) {
-            let from = counts.iter().zip(&self.outer).map(|(&count, outer)| outer.offset(count)).sum();
-            self.copy_row(&src[from..], row);
-            for (count, outer) in counts.iter_mut().zip(&self.outer).rev() {
+        let mut at = 0;
+        while at < rows.len() {
+            let start: usize = counts.iter().zip(around).map(|(&count, outer)| outer.offset(count)).sum();
+            let mut last = None;
+            while index < within.places.len() && at < rows.len() {
+                let from = start + within.offset(index);
+                match last {
+                    // The same row as before.
+                    Some(last) if last == from => rows.copy_within(at - self.row_len..at, at),
+                    _ => self.copy_row(&src[from..], &mut rows[at..][..self.row_len]),
+                }
+                (index, at, last) = (index + 1, at + self.row_len, Some(from));
+            }
+            index = 0;
+            for (count, outer) in counts.iter_mut().zip(around).rev() {
                 *count += 1;
                 if *count < outer.places.len() {
                     break;
@@ -148,8 +174,14 @@ impl Remap {
         }
     }
 
+    #[inline(always)]
     fn copy_row<T: Element>(&self, src: &[T], row: &mut [T]) {
         match &self.row {
+            RowSource::Repeated(2) => repeat::<T, 2>(src, row),
+            RowSource::Repeated(4) => repeat::<T, 4>(src, row),
+            RowSource::Repeated(count) => {
+                row.chunks_exact_mut(*count).zip(src).for_each(|(row, &x)| row.fill(x));
+            }
             RowSource::Elements(places) => row.iter_mut().zip(places).for_each(|(o, &place)| *o = src[place as usize]),
             RowSource::Runs(runs) => {
                 let mut rest = row;
@@ -164,6 +196,46 @@ impl Remap {
                 }
             }
         }
+    }
+}
+
+/// Elements repeated at a time.
+const BLOCK: usize = 16;
+
+/// Writes each element `COUNT` times.
+#[inline(always)]
+fn repeat<T: Element, const COUNT: usize>(src: &[T], row: &mut [T]) {
+    let src = &src[..row.len() / COUNT];
+    let (blocks, rest) = src.as_chunks::<BLOCK>();
+    let (body, tail) = row.split_at_mut(blocks.len() * BLOCK * COUNT);
+    for (row, block) in body.chunks_exact_mut(BLOCK * COUNT).zip(blocks) {
+        for (row, &x) in row.as_chunks_mut::<COUNT>().0.iter_mut().zip(block) {
+            *row = [x; COUNT];
+        }
+    }
+    for (row, &x) in tail.as_chunks_mut::<COUNT>().0.iter_mut().zip(rest) {
+        *row = [x; COUNT];
+    }
+}
+
+/// Some rows of a destination.
+pub struct RemapRows<'a, T> {
+    /// The copy.
+    pub remap: &'a Remap,
+    /// The source.
+    pub src: &'a [T],
+    /// The index of the first row.
+    pub first: usize,
+    /// Whole rows of the destination.
+    pub rows: &'a mut [T],
+}
+
+impl<T: Element> Kernel for RemapRows<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        self.remap.run(self.src, self.first, self.rows);
     }
 }
 
@@ -183,9 +255,17 @@ mod tests {
     fn lists_of_places() {
         let src: &[u32] = &(0..6 * 5 * 4).collect::<Vec<_>>();
         let lists = [vec![5, 0, 1, 1], vec![0, 1, 2, 3, 4], vec![3, 3, 3, 3, 3, 2, 1, 0, 1, 2, 3, 3, 3, 3]];
+        let repeated = |count: usize| (0..4 * count).map(|i| i / count).collect::<Vec<_>>();
         let sizes = [6, 5, 4];
-        for keep in 0..8 {
-            // Each dimension listed or whole.
+        for keep in 0..20 {
+            // The last dimension repeated, or each dimension listed or whole.
+            let lists = match keep {
+                8..12 => [lists[0].clone(), lists[1].clone(), repeated(2)],
+                12..16 => [lists[0].clone(), lists[1].clone(), repeated(3)],
+                16..20 => [lists[0].clone(), lists[1].clone(), repeated(4)],
+                _ => lists.clone(),
+            };
+            let keep = keep & if keep < 8 { 7 } else { 3 };
             let lists: Vec<Vec<usize>> = (0..3)
                 .map(|axis| if keep >> axis & 1 == 1 { (0..sizes[axis]).collect() } else { lists[axis].clone() })
                 .collect();

@@ -310,8 +310,13 @@ unsafe fn groups<T: Copy>(few: isize, len: usize, from: *const T, a: [isize; 2],
             }
         };
     }
-    // Groups without gaps become vector shuffles, because the compiler knows their distances.
-    if b == [1, few] {
+    // Groups without gaps become vector shuffles, because the compiler knows their distances; also those of the other side
+    // if they are neighbors.
+    if b == [1, few] && a[1] == 1 {
+        groups!([a[0], 1], [1, few]);
+    } else if a == [1, few] && b[1] == 1 {
+        groups!([1, few], [b[0], 1]);
+    } else if b == [1, few] {
         groups!(a, [1, few]);
     } else if a == [1, few] {
         groups!([1, few], b);

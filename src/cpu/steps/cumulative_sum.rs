@@ -1,7 +1,7 @@
 //! `cumulativeSum()`.
 
 use super::{Env, Run};
-use crate::cpu::kernels::cumulative::{SumColumns, Summand, sum_row};
+use crate::cpu::kernels::cumulative::{COLUMNS, SumColumns, Summand, sum_row};
 use crate::cpu::kernels::reduce::WIDTH;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
@@ -37,7 +37,7 @@ impl CumulativeSumStep {
                 }
             });
         }
-        for_each_column_block(env.threads, out, sizes, [WIDTH, WIDTH], rows, |matrix, columns, out| {
+        for_each_column_block(env.threads, out, sizes, [WIDTH, COLUMNS], rows, |matrix, columns, out| {
             let x = &x[matrix * rows * stride + columns.start..];
             env.isa.run(SumColumns { x, out, rows, stride, exclusive, reversed });
         });

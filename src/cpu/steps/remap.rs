@@ -1,7 +1,7 @@
 //! Steps that copy by lists of positions: `pad` with mirrored values, and `resample2d` to the nearest element.
 
 use super::{Env, Run};
-use crate::cpu::kernels::remap::{AxisPlaces, PLACE_BYTES, Remap};
+use crate::cpu::kernels::remap::{AxisPlaces, PLACE_BYTES, Remap, RemapRows};
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
 use crate::error::Result;
@@ -62,7 +62,9 @@ impl Run for RemapStep {
         let len = self.remap.row_len;
         with_storage!(self.size, T => {
             let input = io.input::<T>(0);
-            for_each_chunk(env.threads, io.output(), len, 1, len, |first, rows| self.remap.run(input, first, rows))
+            for_each_chunk(env.threads, io.output(), len, 1, len, |first, rows| {
+                env.isa.run(RemapRows { remap: &self.remap, src: input, first, rows });
+            })
         })
     }
 }
@@ -107,6 +109,11 @@ mod tests {
         float(&[2, 3, 4, 5], "resample2d sizes=[3, 5] axes=[0, 3]");
         float(&[1, 100, 100, 3], "resample2d sizes=[200, 250] axes=[1, 2]");
         float(&[1, 3, 100, 100], "resample2d sizes=[200, 250]");
+        for dtype in [DataType::Float32, DataType::Float16, DataType::Uint8] {
+            for scale in ["2.0", "3.0", "4.0"] {
+                check_op(dtype, &[2, 9, 40, 37], &format!("resample2d scales=[{scale}, {scale}]"));
+            }
+        }
     }
 
     proptest! {

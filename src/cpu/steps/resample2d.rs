@@ -1,9 +1,9 @@
 //! The step for `resample2d` with the mode `linear`.
 
 use super::{Env, Run};
-use crate::cpu::kernels::resample::{Interpolated, ResampleSizes, interpolate};
+use crate::cpu::kernels::resample::{Interpolate, Interpolated, ResampleSizes, SCRATCH_ROWS};
 use crate::cpu::memory::Io;
-use crate::cpu::schedule::shared::for_each_chunk;
+use crate::cpu::schedule::shared::for_each_chunk_with;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::check_room;
@@ -39,10 +39,11 @@ impl LinearStep {
         Ok(LinearStep { dtype: input.dtype, sizes, ys: places(y), xs: places(x) })
     }
 
-    fn run_as<T: Interpolated>(&self, env: &Env, io: &mut Io) {
-        let (input, row_len) = (io.input::<T>(0), self.xs.len() * self.sizes.inner);
-        for_each_chunk(env.threads, io.output(), row_len, 1, 4 * row_len, |first, rows| {
-            interpolate(input, self.sizes, &self.ys, &self.xs, first, rows);
+    fn run_as<T: Interpolated>(&self, env: &Env, (src, out): (&[T], &mut [T]), scratch: &mut [T::Wide]) {
+        let row_len = self.xs.len() * self.sizes.inner;
+        let &LinearStep { sizes, ref ys, ref xs, .. } = self;
+        for_each_chunk_with(env.threads, out, row_len, 1, 4 * row_len, scratch, |first, rows, scratch| {
+            env.isa.run(Interpolate::<T> { src, sizes, ys, xs, first, rows, scratch });
         });
     }
 }
@@ -52,11 +53,17 @@ impl Run for LinearStep {
         "resample2d linear"
     }
 
+    fn scratch_bytes(&self, threads: usize) -> usize {
+        // Integers are interpolated in float64.
+        let size = if self.dtype.is_float() { size_of::<f32>() } else { size_of::<f64>() };
+        if self.sizes.inner == 1 { threads * SCRATCH_ROWS * self.xs.len() * size } else { 0 }
+    }
+
     fn run(&self, env: &Env, io: &mut Io) {
         match self.dtype {
-            DataType::Float32 => self.run_as::<f32>(env, io),
-            DataType::Int8 => self.run_as::<i8>(env, io),
-            DataType::Uint8 => self.run_as::<u8>(env, io),
+            DataType::Float32 => self.run_as::<f32>(env, (io.input(0), io.output()), io.scratch()),
+            DataType::Int8 => self.run_as::<i8>(env, (io.input(0), io.output()), io.scratch_f64()),
+            DataType::Uint8 => self.run_as::<u8>(env, (io.input(0), io.output()), io.scratch_f64()),
             dtype => unreachable!("no kernel reads {dtype}"),
         }
     }
