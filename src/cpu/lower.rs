@@ -15,7 +15,6 @@ use super::steps::dft::DftStep;
 use super::steps::elementwise::ElementwiseStep;
 use super::steps::epilogue::Following;
 use super::steps::gather::{Along, GatherElementsStep, GatherStep};
-use super::steps::grid_sample::GridSampleStep;
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
@@ -289,7 +288,6 @@ fn lower_extension(op: &Extension, l: &mut Lowering) -> Result<Step> {
         Extension::Col2Im(op) => Col2ImStep(op.clone()).into(),
         Extension::Dft(op) => DftStep::new(op, l.input(0))?.into(),
         Extension::Elementwise(Extended(op)) => lower_elementwise(*op, l),
-        Extension::GridSample(op) => GridSampleStep::new(op, l.input(0), l.output()).into(),
         Extension::IntegerProduct(op) => lower_integer_product(op, l)?,
         Extension::LogSoftmax(op) => SoftmaxStep::log(op, l.input(0)).into(),
         Extension::MaxRoiPool(op) => MaxRoiPoolStep::new(op, l.input(0)).into(),

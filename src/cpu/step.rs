@@ -15,7 +15,6 @@ use super::steps::dense::DenseStep;
 use super::steps::dft::DftStep;
 use super::steps::elementwise::ElementwiseStep;
 use super::steps::gather::{GatherElementsStep, GatherStep, PackedGatherStep};
-use super::steps::grid_sample::GridSampleStep;
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
@@ -119,8 +118,6 @@ steps! {
     GatherElements(GatherElementsStep),
     /// Rotates pairs of features.
     Rotate(RotateStep),
-    /// Samples of images between elements.
-    GridSample(GridSampleStep),
     /// Averages or maxima of samples in regions.
     RoiAlign(RoiAlignStep),
     /// Maxima in regions.

@@ -232,8 +232,6 @@ named! {
         Col2Im(extension::col2im::Col2Im),
         /// `DFT` along the last dimension but that of components.
         Dft(extension::dft::Dft),
-        /// `GridSample`.
-        GridSample(extension::grid_sample::GridSample),
         /// `MaxRoiPool`.
         MaxRoiPool(extension::max_roi_pool::MaxRoiPool),
         /// `RoiAlign` of images with channels last.

@@ -11,7 +11,6 @@ pub mod elementwise;
 pub mod float;
 pub mod fourier;
 pub mod gather;
-pub mod grid_sample;
 pub mod lanes;
 pub mod normalize;
 pub mod pool;

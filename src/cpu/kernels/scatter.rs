@@ -172,10 +172,10 @@ impl<T: Combined> Kernel for CombineRows<'_, T> {
         let CombineRows { reduction, updates, rows, row_len, columns, mut out } = self;
         assert_eq!(updates.len(), rows.len() * row_len);
         with_reduction!(reduction, T, combine => {
-            if row_len == 1 && let Some(out) = out.whole() {
-                for (&update, &row) in updates.iter().zip(rows) {
-                    let element = &mut out[row as usize];
-                    *element = combine(*element, update);
+            if let Some(out) = out.whole() {
+                for (updates, &row) in updates.chunks_exact(row_len).zip(rows) {
+                    let elements = &mut out[row as usize * row_len..][..row_len];
+                    elements.iter_mut().zip(updates).for_each(|(element, &update)| *element = combine(*element, update));
                 }
                 return;
             }

@@ -31,7 +31,6 @@ pub mod col2im;
 pub mod copy;
 pub mod dft;
 pub mod gather;
-pub mod grid_sample;
 pub mod remap;
 pub mod resample2d;
 pub mod roi;

@@ -3,7 +3,6 @@
 pub mod col2im;
 pub mod dft;
 pub mod elementwise;
-pub mod grid_sample;
 pub mod integer_product;
 pub mod log_softmax;
 pub mod max_roi_pool;
