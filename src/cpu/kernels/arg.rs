@@ -6,7 +6,7 @@ use crate::dtype::Element;
 use std::marker::PhantomData;
 
 /// The order that decides which element wins.
-pub trait Order<T>: Fold<T, Sum = T> {
+pub trait Order<T: Copy>: Fold<T, Sum = T> {
     /// Whether `a` comes before `b`; false if either is NaN.
     fn precedes(a: T, b: T) -> bool;
 }

@@ -1,20 +1,26 @@
 //! Reductions over any set of dimensions.
 //!
-//! Floating-point sums and products accumulate in float64 and are rounded once, which makes results as accurate as the
-//! formula. The order of an output's terms depends only on the shapes.
+//! Sums of floats add blocks in float32, and these in float64: the error is at most that of some 40 roundings of the sum of
+//! magnitudes. Other folds of floats accumulate in float64, as do sums whose logarithm is the result, or from which means
+//! are subtracted. The order of an output's terms depends only on the shapes.
 
 use super::elementwise::Integer;
-use crate::cpu::simd::{Kernel, Simd, math};
+use super::rows;
+use crate::cpu::simd::{Kernel, MAX_LANES, Simd, math};
 use crate::dtype::Element;
 use crate::shape::MAX_RANK;
 use std::marker::PhantomData;
 
 /// Columns reduced at the same time: their accumulators take 1 KiB.
 pub const WIDTH: usize = 128;
-/// Accumulators per contiguous run, enough to hide the latency of additions: 4 vectors of 8 float64.
+/// Elements of a contiguous run that are added at the same time, each to an accumulator of its own.
 const LANES: usize = 32;
+/// Half of them.
+const HALF: usize = LANES / 2;
+/// Elements of a contiguous run in a part.
+const PART: usize = 1024;
 
-/// Number of rows shorter than [`LANES`] to transpose and reduce as columns: each row alone is a chain of dependent
+/// Number of rows shorter than [`HALF`] to transpose and reduce as columns: each row alone is a chain of dependent
 /// additions.
 const TURNED: usize = 64;
 /// Minimum number of short rows for which transposing pays.
@@ -22,6 +28,8 @@ const MIN_TURNED: usize = 8;
 
 /// Rows added to the columns at a time: the columns' sums are loaded and stored once for all of them.
 const ROWS: usize = 4;
+/// As often in a part.
+const ROW_GROUPS: usize = 8;
 
 /// A dimension and its stride, in elements.
 type Dimension = (usize, usize);
@@ -60,7 +68,7 @@ impl Nest {
             (if reduced { &mut nest.reduced } else { &mut nest.kept }).insert(0, (dim, stride));
             stride *= dim;
         }
-        if nest.reduced.is_empty() && (2..LANES).contains(&nest.run) {
+        if nest.reduced.is_empty() && (2..HALF).contains(&nest.run) {
             let reduced = vec![(nest.run, TURNED)];
             nest.turned = Some(Box::new(Nest { kept: Vec::new(), reduced, run: 1, columns: TURNED, turned: None }));
         }
@@ -80,12 +88,13 @@ impl Nest {
     /// The element at which an output starts, from its index among the kept dimensions except the last.
     #[inline(always)]
     fn start(&self, mut index: usize) -> usize {
+        let Some(((_, outer), inner)) = self.kept.split_first() else { return 0 };
         let mut start = 0;
-        for &(dim, stride) in self.kept.iter().rev() {
+        for &(dim, stride) in inner.iter().rev() {
             start += index % dim * stride;
             index /= dim;
         }
-        start
+        start + index * outer
     }
 
     /// The offsets of all runs of an output.
@@ -97,9 +106,9 @@ impl Nest {
     /// Folds all elements of the output that starts at element `start`.
     #[inline(always)]
     pub(super) fn fold_run<S: Simd, T: Copy, F: Fold<T>>(&self, simd: S, x: &[T], start: usize, shift: f64) -> F::Sum {
-        let mut sum = F::NONE;
+        let mut sum = F::sum(F::NONE);
         for offset in self.runs() {
-            sum = fold_slice::<S, T, F>(simd, sum, &x[start + offset..][..self.run], shift);
+            sum = F::join(sum, F::slice(simd, &x[start + offset..][..self.run], shift));
         }
         sum
     }
@@ -120,30 +129,38 @@ impl Nest {
         shifts: &[f64],
         sums: &mut [F::Sum],
     ) {
-        sums.fill(F::NONE);
         let shifts = &shifts[..sums.len()];
-        let mut runs = self.runs();
-        loop {
-            let mut rows = [&[][..]; ROWS];
-            let mut count = 0;
-            for (row, offset) in rows.iter_mut().zip(&mut runs) {
-                *row = &x[start + offset..][..sums.len()];
-                count += 1;
-            }
-            if count < ROWS {
-                for row in &rows[..count] {
-                    for ((sum, &x), &shift) in sums.iter_mut().zip(*row).zip(shifts) {
-                        *sum = F::add(simd, *sum, x, shift);
+        let (mut runs, mut is_first, mut is_last) = (self.runs(), true, false);
+        while !is_last {
+            let mut parts = [F::NONE; WIDTH];
+            let parts = &mut parts[..sums.len()];
+            for _ in 0..ROW_GROUPS {
+                let mut rows = [&[][..]; ROWS];
+                let mut count = 0;
+                for (row, offset) in rows.iter_mut().zip(&mut runs) {
+                    *row = &x[start + offset..][..parts.len()];
+                    count += 1;
+                }
+                if count < ROWS {
+                    for row in &rows[..count] {
+                        for ((part, &x), &shift) in parts.iter_mut().zip(*row).zip(shifts) {
+                            *part = F::add(simd, *part, x, shift);
+                        }
+                    }
+                    is_last = true;
+                    break;
+                }
+                let rows = rows.map(|row| &row[..parts.len()]);
+                for i in 0..parts.len() {
+                    for row in rows {
+                        parts[i] = F::add(simd, parts[i], row[i], shifts[i]);
                     }
                 }
-                return;
             }
-            let rows = rows.map(|row| &row[..sums.len()]);
-            for i in 0..sums.len() {
-                for row in rows {
-                    sums[i] = F::add(simd, sums[i], row[i], shifts[i]);
-                }
+            for (sum, &part) in sums.iter_mut().zip(&*parts) {
+                *sum = if is_first { F::sum(part) } else { F::join(*sum, F::sum(part)) };
             }
+            is_first = false;
         }
     }
 }
@@ -177,156 +194,309 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// Folds one contiguous slice into `sum`.
+/// Folds one contiguous slice.
 #[inline(always)]
-pub(super) fn fold_slice<S: Simd, T: Copy, F: Fold<T>>(simd: S, sum: F::Sum, x: &[T], shift: f64) -> F::Sum {
-    if x.len() < LANES {
-        return x.iter().fold(sum, |sum, &x| F::add(simd, sum, x, shift));
+fn fold_slice<S: Simd, T: Copy, F: Fold<T>>(simd: S, x: &[T], shift: f64) -> F::Sum {
+    let mut parts = x.chunks(PART);
+    let mut sum = F::sum(parts.next().map_or(F::NONE, |x| fold_part::<S, T, F>(simd, x, shift)));
+    while let Some(x) = parts.next() {
+        sum = F::join(sum, F::sum(fold_part::<S, T, F>(simd, x, shift)));
     }
+    sum
+}
+
+/// Folds at most [`PART`] elements. Loops of constant length become vector operations.
+#[inline(always)]
+fn fold_part<S: Simd, T: Copy, F: Fold<T>>(simd: S, x: &[T], shift: f64) -> F::Part {
     let mut lanes = [F::NONE; LANES];
-    let (chunks, tail) = x.as_chunks::<LANES>();
+    let (chunks, rest) = x.as_chunks::<LANES>();
     for chunk in chunks {
         for (lane, &x) in lanes.iter_mut().zip(chunk) {
             *lane = F::add(simd, *lane, x, shift);
         }
     }
-    // Loops of constant length become vector operations.
-    let (eights, rest) = tail.as_chunks::<8>();
-    for (lanes, eight) in lanes.as_chunks_mut::<8>().0.iter_mut().zip(eights) {
-        for (lane, &x) in lanes.iter_mut().zip(eight) {
+    let mut half = [F::NONE; HALF];
+    for i in 0..HALF {
+        half[i] = F::meet(lanes[i], lanes[i + HALF]);
+    }
+    let (chunks, tail) = rest.as_chunks::<HALF>();
+    for chunk in chunks {
+        for (lane, &x) in half.iter_mut().zip(chunk) {
             *lane = F::add(simd, *lane, x, shift);
         }
     }
-    for (lane, &x) in lanes[8 * eights.len()..].iter_mut().zip(rest) {
-        *lane = F::add(simd, *lane, x, shift);
+    if let [any, ..] = tail {
+        let mut last = [*any; HALF];
+        last[..tail.len()].copy_from_slice(tail);
+        for i in 0..HALF {
+            let added = F::add(simd, half[i], last[i], shift);
+            half[i] = if i < tail.len() { added } else { half[i] };
+        }
     }
-    join_halves::<T, F, 16>(&mut lanes);
-    join_halves::<T, F, 8>(&mut lanes);
-    join_halves::<T, F, 4>(&mut lanes);
-    join_halves::<T, F, 2>(&mut lanes);
-    join_halves::<T, F, 1>(&mut lanes);
-    F::join(sum, lanes[0])
+    meet_neighbors::<T, F, 8>(&mut half);
+    meet_neighbors::<T, F, 4>(&mut half);
+    meet_neighbors::<T, F, 2>(&mut half);
+    meet_neighbors::<T, F, 1>(&mut half);
+    half[0]
 }
 
-/// Joins each of the first `HALF` lanes with its counterpart among the next `HALF`.
+/// Joins each of the first `COUNT` lanes with its counterpart among the next `COUNT`.
 #[inline(always)]
-fn join_halves<T, F: Fold<T>, const HALF: usize>(lanes: &mut [F::Sum; LANES]) {
-    for i in 0..HALF {
-        lanes[i] = F::join(lanes[i], lanes[i + HALF]);
+fn meet_neighbors<T: Copy, F: Fold<T>, const COUNT: usize>(lanes: &mut [F::Part; HALF]) {
+    for i in 0..COUNT {
+        lanes[i] = F::meet(lanes[i], lanes[i + COUNT]);
     }
 }
 
 /// A fold of elements of type `T`.
-pub trait Fold<T> {
-    /// The accumulator.
+pub trait Fold<T: Copy>: Sized {
+    /// The accumulator of a part of the elements, one of a limited number.
+    type Part: Copy;
+    /// The accumulator of all elements.
     type Sum: Copy;
     /// The accumulator of no elements.
-    const NONE: Self::Sum;
+    const NONE: Self::Part;
     /// Adds an element. Some folds use a `shift`, the same for all elements of an output.
-    fn add<S: Simd>(simd: S, sum: Self::Sum, x: T, shift: f64) -> Self::Sum;
+    fn add<S: Simd>(simd: S, part: Self::Part, x: T, shift: f64) -> Self::Part;
+    /// Combines the accumulators of two parts into one.
+    fn meet(a: Self::Part, b: Self::Part) -> Self::Part;
+    /// The accumulator of the elements of a part.
+    fn sum(part: Self::Part) -> Self::Sum;
     /// Combines two accumulators.
     fn join(a: Self::Sum, b: Self::Sum) -> Self::Sum;
+
+    /// Folds a contiguous slice.
+    #[inline(always)]
+    fn slice<S: Simd>(simd: S, x: &[T], shift: f64) -> Self::Sum {
+        fold_slice::<S, T, Self>(simd, x, shift)
+    }
+
+    /// Folds rows of `run` elements, without a shift.
+    #[inline(always)]
+    fn rows<S: Simd>(simd: S, x: &[T], run: usize, sums: &mut [Self::Sum]) {
+        for (x, sum) in x.chunks_exact(run).zip(sums) {
+            *sum = Self::slice(simd, x, 0.0);
+        }
+    }
 }
 
-macro_rules! folds {
+/// A fold of floats.
+macro_rules! float_folds {
     ($($(#[$meta:meta])* $Name:ident:
-        $Sum:ty = $none:expr, |$sum:ident, $x:ident| $add:expr, |$a:ident, $b:ident| $join:expr;
-        $int_none:expr, |$int_sum:ident, $int_x:ident| $int_add:expr, |$int_a:ident, $int_b:ident| $int_join:expr;
+        $Part:ty as $Sum:ty = $none:expr,
+        |$simd:ident, $part:ident, $x:ident, $shift:ident| $add:expr,
+        |$a:ident, $b:ident| $join:expr
+        $(, $rows:path)?;
     )*) => {$(
         $(#[$meta])*
         #[derive(Clone, Copy)]
         pub struct $Name;
 
         impl Fold<f32> for $Name {
+            type Part = $Part;
             type Sum = $Sum;
-            const NONE: $Sum = $none;
+            const NONE: $Part = $none;
             #[inline(always)]
-            fn add<S: Simd>(_: S, $sum: $Sum, $x: f32, _: f64) -> $Sum {
+            fn add<S: Simd>($simd: S, $part: $Part, $x: f32, $shift: f64) -> $Part {
                 $add
+            }
+            #[inline(always)]
+            fn meet($a: $Part, $b: $Part) -> $Part {
+                $join
+            }
+            #[inline(always)]
+            fn sum(part: $Part) -> $Sum {
+                part.into()
             }
             #[inline(always)]
             fn join($a: $Sum, $b: $Sum) -> $Sum {
                 $join
             }
+            $(#[inline(always)]
+            fn rows<S: Simd>(simd: S, x: &[f32], run: usize, sums: &mut [$Sum]) {
+                $rows(simd, x, run, sums);
+            })?
         }
+    )*};
+}
 
+float_folds! {
+    /// The sum.
+    Sum: f32 as f64 = 0.0, |_simd, sum, x, _shift| sum + x, |a, b| a + b, sums_of_rows;
+    /// The sum, in float64 only.
+    WideSum: f64 as f64 = 0.0, |_simd, sum, x, _shift| sum + x as f64, |a, b| a + b;
+    /// The sum of the absolute values.
+    SumAbs: f64 as f64 = 0.0, |_simd, sum, x, _shift| sum + x.abs() as f64, |a, b| a + b;
+    /// The sum of the squares.
+    SumSquares: f64 as f64 = 0.0, |_simd, sum, x, _shift| sum + x as f64 * x as f64, |a, b| a + b;
+    /// The product.
+    Product: f64 as f64 = 1.0, |_simd, product, x, _shift| product * x as f64, |a, b| a * b;
+    /// The largest element; NaN if there is one.
+    Max: f32 as f32 = f32::NEG_INFINITY, |_simd, max, x, _shift| larger(max, x), |a, b| larger(a, b),
+        extremes_of_rows::<S, Max>;
+    /// The smallest element; NaN if there is one.
+    Min: f32 as f32 = f32::INFINITY, |_simd, min, x, _shift| smaller(min, x), |a, b| smaller(a, b),
+        extremes_of_rows::<S, Min>;
+    /// The sum of `exp(x - shift)`.
+    SumExp: f64 as f64 = 0.0,
+        |simd, sum, x, shift| sum + math::exp(simd, (x as f64 - shift) as f32) as f64, |a, b| a + b;
+    /// The sum of `(x - shift)^2`.
+    SumSquaresAbout: f64 as f64 = 0.0, |_simd, sum, x, shift| {
+        let difference = x as f64 - shift;
+        sum + difference * difference
+    }, |a, b| a + b;
+}
+
+/// The folds of integers, of any number of elements.
+macro_rules! integer_folds {
+    ($($Name:ident: $none:expr, |$sum:ident, $x:ident| $add:expr, |$a:ident, $b:ident| $join:expr;)*) => {$(
         impl<T: Integer> Fold<T> for $Name {
+            type Part = T;
             type Sum = T;
-            const NONE: T = $int_none;
+            const NONE: T = $none;
             #[inline(always)]
-            fn add<S: Simd>(_: S, $int_sum: T, $int_x: T, _: f64) -> T {
-                $int_add
+            fn add<S: Simd>(_: S, $sum: T, $x: T, _: f64) -> T {
+                $add
             }
             #[inline(always)]
-            fn join($int_a: T, $int_b: T) -> T {
-                $int_join
+            fn meet($a: T, $b: T) -> T {
+                $join
+            }
+            #[inline(always)]
+            fn sum(part: T) -> T {
+                part
+            }
+            #[inline(always)]
+            fn join($a: T, $b: T) -> T {
+                $join
+            }
+            #[inline(always)]
+            fn slice<S: Simd>(simd: S, x: &[T], _: f64) -> T {
+                // The order of integers does not matter: the compiler makes vectors of it.
+                x.iter().fold($none, |fold, &x| Self::add(simd, fold, x, 0.0))
             }
         }
     )*};
 }
 
-folds! {
-    /// The sum.
-    Sum: f64 = 0.0, |sum, x| sum + x as f64, |a, b| a + b;
-        T::ZERO, |sum, x| sum.add(x), |a, b| a.add(b);
-    /// The sum of the absolute values.
-    SumAbs: f64 = 0.0, |sum, x| sum + x.abs() as f64, |a, b| a + b;
-        T::ZERO, |sum, x| sum.add(x.abs()), |a, b| a.add(b);
-    /// The sum of the squares.
-    SumSquares: f64 = 0.0, |sum, x| sum + x as f64 * x as f64, |a, b| a + b;
-        T::ZERO, |sum, x| sum.add(x.mul(x)), |a, b| a.add(b);
-    /// The product.
-    Product: f64 = 1.0, |sum, x| sum * x as f64, |a, b| a * b;
-        T::ONE, |sum, x| sum.mul(x), |a, b| a.mul(b);
-    /// The largest element; NaN if there is one.
-    Max: f32 = f32::NEG_INFINITY, |sum, x| larger(sum, x), |a, b| larger(a, b);
-        T::MIN, |sum, x| sum.max(x), |a, b| a.max(b);
-    /// The smallest element; NaN if there is one.
-    Min: f32 = f32::INFINITY, |sum, x| smaller(sum, x), |a, b| smaller(a, b);
-        T::MAX, |sum, x| sum.min(x), |a, b| a.min(b);
+integer_folds! {
+    Sum: T::ZERO, |sum, x| sum.add(x), |a, b| a.add(b);
+    SumAbs: T::ZERO, |sum, x| sum.add(x.abs()), |a, b| a.add(b);
+    SumSquares: T::ZERO, |sum, x| sum.add(x.mul(x)), |a, b| a.add(b);
+    Product: T::ONE, |product, x| product.mul(x), |a, b| a.mul(b);
+    Max: T::MIN, |max, x| max.max(x), |a, b| a.max(b);
+    Min: T::MAX, |min, x| min.min(x), |a, b| a.min(b);
+}
+
+/// Vectors of a fold of rows.
+trait Lanes: Fold<f32> {
+    /// What changes no result.
+    const NEUTRAL: f32;
+    /// Adds a vector. Extremes skip NaN of `x`.
+    fn vector<S: Simd>(simd: S, x: S::F32, sum: S::F32) -> S::F32;
+}
+
+impl Lanes for Sum {
+    const NEUTRAL: f32 = 0.0;
+    #[inline(always)]
+    fn vector<S: Simd>(simd: S, x: S::F32, sum: S::F32) -> S::F32 {
+        simd.add(x, sum)
+    }
+}
+
+impl Lanes for Max {
+    const NEUTRAL: f32 = f32::NEG_INFINITY;
+    #[inline(always)]
+    fn vector<S: Simd>(simd: S, x: S::F32, sum: S::F32) -> S::F32 {
+        simd.max(x, sum)
+    }
+}
+
+impl Lanes for Min {
+    const NEUTRAL: f32 = f32::INFINITY;
+    #[inline(always)]
+    fn vector<S: Simd>(simd: S, x: S::F32, sum: S::F32) -> S::F32 {
+        simd.min(x, sum)
+    }
+}
+
+/// The sums of rows.
+#[inline(always)]
+fn sums_of_rows<S: Simd>(simd: S, x: &[f32], run: usize, sums: &mut [f64]) {
+    if run > PART {
+        for (x, sum) in x.chunks_exact(run).zip(sums) {
+            *sum = rows::sum(simd, x, rows::Plain);
+        }
+        return;
+    }
+    for (x, sums) in x.chunks(run * S::LANES).zip(sums.chunks_mut(S::LANES)) {
+        let (folds, _) = fold_rows::<S, Sum>(simd, x, run);
+        sums.iter_mut().zip(folds).for_each(|(sum, fold)| *sum = fold as f64);
+    }
+}
+
+/// The largest or smallest elements of rows.
+#[inline(always)]
+fn extremes_of_rows<S: Simd, F: Lanes<Part = f32, Sum = f32>>(simd: S, x: &[f32], run: usize, sums: &mut [f32]) {
+    for (x, sums) in x.chunks(run * S::LANES).zip(sums.chunks_mut(S::LANES)) {
+        let (folds, special) = fold_rows::<S, F>(simd, x, run);
+        sums.copy_from_slice(&folds[..sums.len()]);
+        if special {
+            for (x, sum) in x.chunks_exact(run).zip(sums) {
+                *sum = fold_slice::<S, f32, F>(simd, x, 0.0);
+            }
+        }
+    }
+}
+
+/// Folds at most as many rows as vectors have lanes; the order of terms does not depend on their number. Also returns
+/// whether there may be a NaN among the elements.
+#[inline(always)]
+fn fold_rows<S: Simd, F: Lanes>(simd: S, x: &[f32], run: usize) -> ([f32; MAX_LANES], bool) {
+    let (neutral, zero) = (simd.splat(F::NEUTRAL), simd.splat(0.0));
+    let (mut vectors, mut special) = ([neutral; MAX_LANES], [zero; 2]);
+    for (row, vector) in x.chunks_exact(run).zip(&mut vectors) {
+        let mut sums = [neutral; 2];
+        let pairs = row.chunks_exact(2 * S::LANES);
+        let mut rest = pairs.remainder();
+        for pair in pairs {
+            let pair = [simd.load(pair), simd.load(&pair[S::LANES..])];
+            sums = [F::vector(simd, pair[0], sums[0]), F::vector(simd, pair[1], sums[1])];
+            // Zero times infinity or NaN is NaN.
+            special = [simd.mul_add(pair[0], zero, special[0]), simd.mul_add(pair[1], zero, special[1])];
+        }
+        if rest.len() >= S::LANES {
+            let last = simd.load(rest);
+            sums[0] = F::vector(simd, last, sums[0]);
+            special[0] = simd.mul_add(last, zero, special[0]);
+            rest = &rest[S::LANES..];
+        }
+        if !rest.is_empty() {
+            let mut last = [F::NEUTRAL; MAX_LANES];
+            last[..rest.len()].copy_from_slice(rest);
+            sums[1] = F::vector(simd, simd.load(&last), sums[1]);
+            special[1] = simd.mul_add(simd.load_partial(rest), zero, special[1]);
+        }
+        *vector = F::vector(simd, sums[0], sums[1]);
+    }
+    simd.transpose(&mut vectors);
+    let mut folds = [vectors[0], vectors[1]];
+    for pair in vectors[2..S::LANES].chunks_exact(2) {
+        folds = [F::vector(simd, pair[0], folds[0]), F::vector(simd, pair[1], folds[1])];
+    }
+    let (mut lanes, special) = ([0.0; MAX_LANES], simd.add(special[0], special[1]));
+    simd.store(F::vector(simd, folds[0], folds[1]), &mut lanes);
+    (lanes, simd.sum(special).is_nan())
 }
 
 #[inline(always)]
 fn larger(a: f32, b: f32) -> f32 {
-    if a.is_nan() || a > b { a } else { b }
+    if a.is_nan() | (a > b) { a } else { b }
 }
 
 #[inline(always)]
 fn smaller(a: f32, b: f32) -> f32 {
-    if a.is_nan() || a < b { a } else { b }
-}
-
-/// The sum of `exp(x - shift)`.
-struct SumExp;
-
-impl Fold<f32> for SumExp {
-    type Sum = f64;
-    const NONE: f64 = 0.0;
-    #[inline(always)]
-    fn add<S: Simd>(simd: S, sum: f64, x: f32, shift: f64) -> f64 {
-        sum + math::exp(simd, (x as f64 - shift) as f32) as f64
-    }
-    #[inline(always)]
-    fn join(a: f64, b: f64) -> f64 {
-        a + b
-    }
-}
-
-/// The sum of `(x - shift)^2`.
-struct SumSquaresAbout;
-
-impl Fold<f32> for SumSquaresAbout {
-    type Sum = f64;
-    const NONE: f64 = 0.0;
-    #[inline(always)]
-    fn add<S: Simd>(_: S, sum: f64, x: f32, shift: f64) -> f64 {
-        let difference = x as f64 - shift;
-        sum + difference * difference
-    }
-    #[inline(always)]
-    fn join(a: f64, b: f64) -> f64 {
-        a + b
-    }
+    if a.is_nan() | (a < b) { a } else { b }
 }
 
 /// How each output is computed.
@@ -339,6 +509,14 @@ pub trait Reduction<T>: Copy + Sync {
 
     /// Neighboring outputs, at most [`WIDTH`]; the elements of the first start at `start`.
     fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [Self::Out]);
+
+    /// Outputs of neighboring rows, from the first of `x` on.
+    #[inline(always)]
+    fn rows<S: Simd>(self, simd: S, nest: &Nest, x: &[T], out: &mut [Self::Out]) {
+        for (row, out) in out.iter_mut().enumerate() {
+            *out = self.one(simd, nest, x, row * nest.run);
+        }
+    }
 }
 
 /// No shift.
@@ -351,6 +529,12 @@ pub struct Folded<F>(PhantomData<F>);
 impl<F> Folded<F> {
     /// Creates the reduction by fold `F`.
     pub fn new(_: F) -> Folded<F> {
+        Folded::default()
+    }
+}
+
+impl<F> Default for Folded<F> {
+    fn default() -> Folded<F> {
         Folded(PhantomData)
     }
 }
@@ -367,31 +551,25 @@ impl<T: Element, F: Fold<T, Sum: Send> + Copy + Sync> Reduction<T> for Folded<F>
     fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [F::Sum]) {
         nest.fold_columns::<S, T, F>(simd, x, start, &UNSHIFTED, out);
     }
+
+    #[inline(always)]
+    fn rows<S: Simd>(self, simd: S, nest: &Nest, x: &[T], out: &mut [F::Sum]) {
+        F::rows(simd, x, nest.run, out);
+    }
 }
 
 /// The output is a function of a fold of floats and the number of elements.
 #[derive(Clone, Copy)]
 pub struct Finished<F> {
     fold: PhantomData<F>,
-    finish: fn(f64, f64) -> f64,
+    /// The output from the fold and the number of elements.
+    pub finish: fn(f64, f64) -> f64,
 }
 
 impl<F> Finished<F> {
     /// Creates the reduction to `finish(fold, count)`.
     pub fn new(_: F, finish: fn(f64, f64) -> f64) -> Finished<F> {
         Finished { fold: PhantomData, finish }
-    }
-}
-
-impl<F: Fold<f32, Sum = f64>> Finished<F> {
-    /// The same fold, for parts of an output.
-    pub fn unfinished(&self) -> Folded<F> {
-        Folded(PhantomData)
-    }
-
-    /// Computes the output from the [folds](Self::unfinished) of all its parts, which have `count` elements in total.
-    pub fn join(&self, parts: impl Iterator<Item = f64>, count: usize) -> f32 {
-        (self.finish)(parts.fold(F::NONE, F::join), count as f64) as f32
     }
 }
 
@@ -406,11 +584,23 @@ impl<F: Fold<f32, Sum: Into<f64>> + Copy + Sync> Reduction<f32> for Finished<F> 
 
     #[inline(always)]
     fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize, out: &mut [f32]) {
-        let (mut sums, count) = ([F::NONE; WIDTH], nest.count() as f64);
+        let (mut sums, count) = ([F::sum(F::NONE); WIDTH], nest.count() as f64);
         let sums = &mut sums[..out.len()];
         nest.fold_columns::<S, f32, F>(simd, x, start, &UNSHIFTED, sums);
         for (out, &sum) in out.iter_mut().zip(&*sums) {
             *out = (self.finish)(sum.into(), count) as f32;
+        }
+    }
+
+    #[inline(always)]
+    fn rows<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], out: &mut [f32]) {
+        let count = nest.count() as f64;
+        for (x, out) in x.chunks(WIDTH * nest.run).zip(out.chunks_mut(WIDTH)) {
+            let mut sums = [F::sum(F::NONE); WIDTH];
+            F::rows(simd, x, nest.run, &mut sums[..out.len()]);
+            for (out, &sum) in out.iter_mut().zip(&sums) {
+                *out = (self.finish)(sum.into(), count) as f32;
+            }
         }
     }
 }
@@ -469,7 +659,7 @@ impl Reduction<f32> for Moments {
     #[inline(always)]
     fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize) -> [f64; 2] {
         let count = nest.count() as f64;
-        let mean = nest.fold_run::<S, f32, Sum>(simd, x, start, 0.0) / count;
+        let mean = nest.fold_run::<S, f32, WideSum>(simd, x, start, 0.0) / count;
         self.finish(mean, nest.fold_run::<S, f32, SumSquaresAbout>(simd, x, start, mean), count)
     }
 
@@ -477,7 +667,7 @@ impl Reduction<f32> for Moments {
     fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize, out: &mut [[f64; 2]]) {
         let (mut means, mut sums, count) = ([0.0; WIDTH], [0.0; WIDTH], nest.count() as f64);
         let (means, sums) = (&mut means[..out.len()], &mut sums[..out.len()]);
-        nest.fold_columns::<S, f32, Sum>(simd, x, start, &UNSHIFTED, means);
+        nest.fold_columns::<S, f32, WideSum>(simd, x, start, &UNSHIFTED, means);
         means.iter_mut().for_each(|mean| *mean /= count);
         nest.fold_columns::<S, f32, SumSquaresAbout>(simd, x, start, means, sums);
         for ((out, &mean), &squares) in out.iter_mut().zip(&*means).zip(&*sums) {
@@ -507,7 +697,7 @@ impl<T: Element, R: Reduction<T>> Kernel for Reduce<'_, T, R> {
     fn run<S: Simd>(self, simd: S) {
         let Reduce { nest, reduction, x, first, out } = self;
         if let (Some(turned), MIN_TURNED..) = (&nest.turned, out.len()) {
-            let mut columns = [[T::default(); TURNED]; LANES];
+            let mut columns = [[T::default(); TURNED]; HALF];
             let rows = x[first * nest.run..].chunks(TURNED * nest.run);
             for (rows, out) in rows.zip(out.chunks_mut(TURNED)) {
                 for (r, row) in rows.chunks_exact(nest.run).take(out.len()).enumerate() {
@@ -518,6 +708,10 @@ impl<T: Element, R: Reduction<T>> Kernel for Reduce<'_, T, R> {
                 reduction.many(simd, turned, columns.as_flattened(), 0, out);
             }
             return;
+        }
+        if nest.columns == 1 && nest.reduced.is_empty() {
+            let rows = first * nest.run..(first + out.len()) * nest.run;
+            return reduction.rows(simd, nest, &x[rows], out);
         }
         if nest.columns == 1 {
             for (index, out) in out.iter_mut().enumerate() {

@@ -52,7 +52,46 @@ impl Parts {
         reduced.insert(first, false);
         Some(Parts { count, outputs, nest: Nest::new(&dims, &reduced) })
     }
+
+    /// Folds all parts with `F`, and joins those of each output.
+    fn run<T: Element, F, O: Element>(&self, env: &Env, io: &mut Io, finish: impl Fn(F::Sum) -> O)
+    where
+        F: Fold<T, Sum: Partial> + Copy + Sync,
+    {
+        let &Parts { count, outputs, ref nest } = self;
+        let (x, sums) = (io.input::<T>(0), &mut F::Sum::scratch(io)[..count * outputs]);
+        for_each_chunk(env.threads, sums, 1, nest.grain(), COST * nest.count(), |first, out| {
+            env.isa.run(Reduce { nest, reduction: Folded::<F>::default(), x, first, out });
+        });
+        for (index, out) in io.output::<O>().iter_mut().enumerate() {
+            let sums = sums[index..].iter().step_by(outputs).copied();
+            *out = finish(sums.reduce(F::join).expect("several parts"));
+        }
+    }
 }
+
+/// The fold of a part, in scratch memory.
+trait Partial: Copy + Send + 'static {
+    fn scratch<'a>(io: &mut Io<'a>) -> &'a mut [Self];
+}
+
+impl Partial for f64 {
+    fn scratch<'a>(io: &mut Io<'a>) -> &'a mut [f64] {
+        io.scratch_f64()
+    }
+}
+
+macro_rules! partial {
+    ($($type:ty)*) => {$(
+        impl Partial for $type {
+            fn scratch<'a>(io: &mut Io<'a>) -> &'a mut [$type] {
+                io.scratch()
+            }
+        }
+    )*};
+}
+
+partial! { f32 i32 u32 i64 u64 i8 u8 }
 
 impl ReduceStep {
     /// Creates the reduction `op` of an operand `input`.
@@ -60,63 +99,68 @@ impl ReduceStep {
         let dims: Vec<usize> = input.sizes().iter().map(|&dim| dim as usize).collect();
         let reduced = reduced_axes(dims.len(), op.attributes.axes.as_deref()).expect("the shape rule checked the axes");
         let (nest, parts) = (Nest::new(&dims, &reduced), Parts::new(&dims, &reduced));
-        // A part of a product can overflow although the whole is 0; the other excluded kinds do not use float64.
-        let sums = match op.kind {
-            ReduceKind::Product | ReduceKind::LogSumExp | ReduceKind::Max | ReduceKind::Min => false,
-            _ => input.dtype.is_float(),
-        };
-        ReduceStep { kind: op.kind, dtype: input.dtype, nest, parts: parts.filter(|_| sums) }
+        // A part of a product can overflow although the whole is 0. Exponentials are shifted by the largest of all.
+        let whole = matches!(op.kind, ReduceKind::Product | ReduceKind::LogSumExp) && input.dtype.is_float();
+        ReduceStep { kind: op.kind, dtype: input.dtype, nest, parts: parts.filter(|_| !whole) }
     }
 
     fn float(&self, env: &Env, io: &mut Io) {
         match self.kind {
-            ReduceKind::L1 => self.sum(env, io, Finished::new(SumAbs, |sum, _| sum)),
-            ReduceKind::L2 => self.sum(env, io, Finished::new(SumSquares, |sum, _| sum.sqrt())),
-            ReduceKind::LogSum => self.sum(env, io, Finished::new(Sum, |sum, _| sum.ln())),
+            ReduceKind::L1 => self.finished(env, io, Finished::new(SumAbs, |sum, _| sum)),
+            ReduceKind::L2 => self.finished(env, io, Finished::new(SumSquares, |sum, _| sum.sqrt())),
+            ReduceKind::LogSum => self.finished(env, io, Finished::new(WideSum, |sum, _| sum.ln())),
             ReduceKind::LogSumExp => self.reduce::<f32, _>(env, io, LogSumExp),
-            ReduceKind::Max => self.reduce::<f32, _>(env, io, Finished::new(Max, |max, _| max)),
-            ReduceKind::Mean => self.sum(env, io, Finished::new(Sum, |sum, count| sum / count)),
-            ReduceKind::Min => self.reduce::<f32, _>(env, io, Finished::new(Min, |min, _| min)),
-            ReduceKind::Product => self.reduce::<f32, _>(env, io, Finished::new(Product, |product, _| product)),
-            ReduceKind::Sum => self.sum(env, io, Finished::new(Sum, |sum, _| sum)),
-            ReduceKind::SumSquare => self.sum(env, io, Finished::new(SumSquares, |sum, _| sum)),
+            ReduceKind::Max => self.finished(env, io, Finished::new(Max, |max, _| max)),
+            ReduceKind::Mean => self.finished(env, io, Finished::new(Sum, |sum, count| sum / count)),
+            ReduceKind::Min => self.finished(env, io, Finished::new(Min, |min, _| min)),
+            ReduceKind::Product => self.finished(env, io, Finished::new(Product, |product, _| product)),
+            ReduceKind::Sum => self.finished(env, io, Finished::new(Sum, |sum, _| sum)),
+            ReduceKind::SumSquare => self.finished(env, io, Finished::new(SumSquares, |sum, _| sum)),
         }
     }
 
-    /// Computes the kinds that use float64, in parts if there are any.
-    fn sum<F>(&self, env: &Env, io: &mut Io, reduction: Finished<F>)
+    /// Computes functions of folds of floats.
+    fn finished<F>(&self, env: &Env, io: &mut Io, reduction: Finished<F>)
     where
-        F: Fold<f32, Sum = f64> + Copy + Sync,
+        F: Fold<f32, Sum: Into<f64> + Partial> + Copy + Sync,
     {
-        let Some(Parts { count, outputs, nest }) = &self.parts else {
-            return self.reduce::<f32, _>(env, io, reduction);
-        };
-        let (x, sums) = (io.input::<f32>(0), &mut io.scratch_f64()[..count * outputs]);
-        for_each_chunk(env.threads, sums, 1, nest.grain(), COST * nest.count(), |first, out| {
-            env.isa.run(Reduce { nest, reduction: reduction.unfinished(), x, first, out });
-        });
-        for (index, out) in io.output::<f32>().iter_mut().enumerate() {
-            *out = reduction.join(sums[index..].iter().step_by(*outputs).copied(), self.nest.count());
+        let count = self.nest.count() as f64;
+        match &self.parts {
+            None => self.reduce::<f32, _>(env, io, reduction),
+            Some(parts) => {
+                parts.run::<f32, F, f32>(env, io, |sum| (reduction.finish)(sum.into(), count) as f32);
+            }
+        }
+    }
+
+    /// Computes folds of integers.
+    fn folded<T: Integer + Partial, F>(&self, env: &Env, io: &mut Io, fold: F)
+    where
+        F: Fold<T, Sum = T> + Copy + Sync,
+    {
+        match &self.parts {
+            None => self.reduce::<T, _>(env, io, Folded::new(fold)),
+            Some(parts) => parts.run::<T, F, T>(env, io, |sum| sum),
         }
     }
 
     /// Computes the kinds that depend on the order of integers.
-    fn extreme<T: Integer>(&self, env: &Env, io: &mut Io) {
+    fn extreme<T: Integer + Partial>(&self, env: &Env, io: &mut Io) {
         match self.kind {
-            ReduceKind::Max => self.reduce::<T, _>(env, io, Folded::new(Max)),
-            ReduceKind::Min => self.reduce::<T, _>(env, io, Folded::new(Min)),
+            ReduceKind::Max => self.folded::<T, _>(env, io, Max),
+            ReduceKind::Min => self.folded::<T, _>(env, io, Min),
             kind => unreachable!("{kind:?} does not take {}", self.dtype),
         }
     }
 
     /// Computes all kinds on integers. Wrapping sums and products have the same bits for signed and unsigned integers:
     /// `T` is the signed type, and `signed` matters only for absolute values.
-    fn integer<T: Integer>(&self, env: &Env, io: &mut Io, signed: bool) {
+    fn integer<T: Integer + Partial>(&self, env: &Env, io: &mut Io, signed: bool) {
         match self.kind {
-            ReduceKind::L1 if signed => self.reduce::<T, _>(env, io, Folded::new(SumAbs)),
-            ReduceKind::L1 | ReduceKind::Sum => self.reduce::<T, _>(env, io, Folded::new(Sum)),
-            ReduceKind::Product => self.reduce::<T, _>(env, io, Folded::new(Product)),
-            ReduceKind::SumSquare => self.reduce::<T, _>(env, io, Folded::new(SumSquares)),
+            ReduceKind::L1 if signed => self.folded::<T, _>(env, io, SumAbs),
+            ReduceKind::L1 | ReduceKind::Sum => self.folded::<T, _>(env, io, Sum),
+            ReduceKind::Product => self.folded::<T, _>(env, io, Product),
+            ReduceKind::SumSquare => self.folded::<T, _>(env, io, SumSquares),
             kind => unreachable!("{kind:?} does not take integers"),
         }
     }
@@ -135,6 +179,7 @@ impl Run for ReduceStep {
     }
 
     fn scratch_bytes(&self, _threads: usize) -> usize {
+        // Folds have at most the size of a float64.
         self.parts.as_ref().map_or(0, |parts| parts.count * parts.outputs * size_of::<f64>())
     }
 
@@ -158,21 +203,31 @@ impl Run for ReduceStep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dtype::Number;
     use crate::ir::parse;
     use crate::ops::Op;
     use crate::ops::reduce::ReduceAttributes;
-    use crate::testing::{Tolerance, check};
+    use crate::ops::tensor::Tensor;
+    use crate::testing::{Tolerance, check, check_with};
     use proptest::prelude::*;
 
-    /// Sums are kept in float64; the exponentials of `reduceLogSumExp` have errors of 2 ULP each, and its logarithm can
-    /// be near 0.
-    const TOLERANCE: Tolerance = Tolerance::ulps(4).or_absolute(2e-6);
+    /// Most folds are kept in float64; the exponentials of `reduceLogSumExp` have errors of 2 ULP each, and its logarithm can
+    /// be near 0. Sums of `count` elements with magnitudes up to 4 are also rounded in float32.
+    fn tolerance(name: &str, count: usize) -> Tolerance {
+        let terms = match name {
+            "reduceSum" => count,
+            "reduceMean" => 1,
+            _ => 0,
+        };
+        Tolerance::ulps(4).or_absolute(2e-6 + terms as f64 * f32::EPSILON as f64)
+    }
 
     fn reduce(name: &str, dtype: &str, shape: &[u32], axes: &[u32], keep: bool) {
         let text = format!(
             "%0 = input x {dtype} {shape:?}\n%1 = {name} %0 axes={axes:?} keepDimensions={keep}\noutput y = %1"
         );
-        check(&parse(&text), if dtype.contains("int") { Tolerance::EXACT } else { TOLERANCE });
+        let count = shape.iter().map(|&dim| dim as usize).product();
+        check(&parse(&text), if dtype.contains("int") { Tolerance::EXACT } else { tolerance(name, count) });
     }
 
     #[test]
@@ -180,8 +235,12 @@ mod tests {
         let shapes: &[(&[u32], &[u32])] = &[
             (&[], &[]),
             (&[1], &[0]),
+            (&[3, 15], &[1]),
             (&[3, 31], &[1]),
             (&[3, 33], &[1]),
+            (&[9, 48], &[1]),
+            (&[2, 2100], &[1]),
+            (&[37, 3], &[0]),
             (&[70, 31], &[1]),
             (&[130, 2], &[1]),
             (&[31, 5], &[0]),
@@ -220,6 +279,31 @@ mod tests {
             for name in ["reduceMean", "reduceL1", "reduceL2", "reduceLogSum", "reduceSumSquare", "reduceMax"] {
                 reduce(name, "float32", shape, axes, false);
                 reduce(name, "float16", shape, axes, true);
+            }
+            reduce("reduceMin", "uint8", shape, axes, false);
+            reduce("reduceMax", "int64", shape, axes, false);
+            reduce("reduceSum", "int32", shape, axes, false);
+        }
+    }
+
+    #[test]
+    fn special_values() {
+        for rows in [5, 40] {
+            let descriptor = Descriptor::new(DataType::Float32, [rows, 49]);
+            let x = Tensor::from_fn(&descriptor, |index| {
+                Number::Float(match (index[0] % 5, index[1]) {
+                    (1, 20) | (2, 48) => f64::NAN,
+                    (2 | 3, 7) => f64::INFINITY,
+                    (3 | 4, 47) => f64::NEG_INFINITY,
+                    (_, column) => column as f64 - 60.0,
+                })
+            });
+            let inputs = [("x".to_string(), x)].into();
+            for (name, axis) in
+                ["reduceMax", "reduceMin", "reduceSum", "reduceMean"].map(|name| [(name, 0), (name, 1)]).as_flattened()
+            {
+                let text = format!("%0 = input x float32 [{rows}, 49]\n%1 = {name} %0 axes=[{axis}]\noutput y = %1");
+                check_with(&parse(&text), &inputs, tolerance(name, 49));
             }
         }
     }
