@@ -46,6 +46,10 @@ test('runs within their calls read large feeds in place, and keep nothing of the
   );
   const again = await model.run({ x: last });
   assert.deepEqual(again.y.data, last.data);
+  // Results have buffers of their own, which programs can pass on.
+  assert.equal(last.data.byteOffset, 0);
+  assert.equal(last.data.buffer.byteLength, 4 * COUNT);
+  assert.equal(structuredClone(last.data, { transfer: [last.data.buffer] }).length, COUNT);
   model.destroy();
 });
 

@@ -2,6 +2,7 @@
 
 /** Results whose data are copied when they are read; until then, feeding them needs no copy. */
 
+const { Buffer } = require('node:buffer');
 const { byteLength } = require('../descriptor.js');
 const { quote } = require('../errors.js');
 const native = require('../native.js');
@@ -383,6 +384,18 @@ function isSame(shape, other) {
 }
 
 /**
+ * Returns memory that the caller overwrites: clearing it takes as long as a copy.
+ *
+ * @param {number} bytes
+ * @returns {ArrayBuffer} of this realm, with any contents
+ * @throws {RangeError} if there is no memory
+ */
+function unclearedBuffer(bytes) {
+  const { buffer } = Buffer.allocUnsafeSlow(bytes);
+  return buffer instanceof ArrayBuffer && buffer.byteLength === bytes ? buffer : new ArrayBuffer(bytes);
+}
+
+/**
  * Copies the elements of a result.
  *
  * @param {import('../internal.js').Handle<'values'>} handle
@@ -392,7 +405,7 @@ function isSame(shape, other) {
  */
 function copied(handle, place, { name, made, dataType }, shape) {
   return requiringMemory(name, () => {
-    const buffer = new ArrayBuffer(byteLength({ dataType: made, shape }));
+    const buffer = unclearedBuffer(byteLength({ dataType: made, shape }));
     native.readValue(handle, place, new Uint8Array(buffer));
     return elementsOf(buffer, made, dataType);
   });

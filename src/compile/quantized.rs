@@ -232,11 +232,11 @@ fn join_bytes(graph: &mut Graph) -> Result<()> {
             joined.push((concat, index));
         }
     }
-    let mut nodes = Vec::new();
+    let mut nodes: Vec<Option<Node>> = Vec::new();
     for (index, node) in std::mem::take(&mut graph.nodes).into_iter().enumerate() {
         // The operands of the joining operator have all been computed before it.
         if let Some(&(concat, _)) = joined.iter().find(|&&(_, quantize)| quantize == index) {
-            let mut concat: Node = std::mem::replace(&mut nodes[concat], None).expect("it is read once");
+            let mut concat = nodes[concat].take().expect("it is read once");
             for input in &mut concat.inputs {
                 let shape = graph.descriptor(input.expect("the rule requires it")).shape.clone();
                 let dtype = graph.descriptor(node.outputs[0]).dtype;

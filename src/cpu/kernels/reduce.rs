@@ -199,7 +199,7 @@ impl Iterator for Runs<'_> {
 fn fold_slice<S: Simd, T: Copy, F: Fold<T>>(simd: S, x: &[T], shift: f64) -> F::Sum {
     let mut parts = x.chunks(PART);
     let mut sum = F::sum(parts.next().map_or(F::NONE, |x| fold_part::<S, T, F>(simd, x, shift)));
-    while let Some(x) = parts.next() {
+    for x in parts {
         sum = F::join(sum, F::sum(fold_part::<S, T, F>(simd, x, shift)));
     }
     sum

@@ -71,7 +71,7 @@ impl Samples {
     /// The samples of a bin without many of those that are outside of the image: there may be any number of them.
     pub fn near(&self, bin: u32) -> Range<u64> {
         let (count, step) = (self.count(), self.bin as f64 / self.count as f64);
-        if count <= FEW || !(step > 0.0) {
+        if count <= FEW || step <= 0.0 || step.is_nan() {
             return 0..count;
         }
         let base = self.start as f64 + bin as f64 * self.bin as f64;

@@ -63,5 +63,5 @@ pub const OPERATORS: &[Entry] = &[
     microsoft("NhwcConv", "", |call| moved(call, &[0], fused_conv)),
     microsoft("NhwcFusedConv", "", |call| moved(call, &[0, 3], fused_conv)),
     microsoft("NhwcMaxPool", "", |call| moved(call, &[0], max_pool)),
-    microsoft("QLinearConv", "kernels of at most 256 elements", quantized_conv),
+    microsoft("QLinearConv", "", quantized_conv),
 ];
