@@ -233,10 +233,12 @@ fn join_bytes(graph: &mut Graph) -> Result<()> {
         }
     }
     let mut nodes: Vec<Option<Node>> = Vec::new();
+    // Where each node is among the new ones.
+    let mut places = Vec::with_capacity(graph.nodes.len());
     for (index, node) in std::mem::take(&mut graph.nodes).into_iter().enumerate() {
         // The operands of the joining operator have all been computed before it.
         if let Some(&(concat, _)) = joined.iter().find(|&&(_, quantize)| quantize == index) {
-            let mut concat = nodes[concat].take().expect("it is read once");
+            let mut concat: Node = nodes[places[concat]].take().expect("it is read once");
             for input in &mut concat.inputs {
                 let shape = graph.descriptor(input.expect("the rule requires it")).shape.clone();
                 let dtype = graph.descriptor(node.outputs[0]).dtype;
@@ -246,9 +248,11 @@ fn join_bytes(graph: &mut Graph) -> Result<()> {
                 nodes.push(Some(Node { inputs, outputs: vec![bytes], ..node.clone() }));
             }
             concat.outputs = node.outputs.clone();
+            places.push(nodes.len());
             nodes.push(Some(concat));
             continue;
         }
+        places.push(nodes.len());
         nodes.push(Some(node));
     }
     graph.nodes = nodes.into_iter().flatten().collect();

@@ -431,6 +431,31 @@ fn joined_tensors_stay_bytes() {
 }
 
 #[test]
+fn tensors_are_joined_again_and_again() {
+    let mut graph = parse(
+        "%0 = input x uint8 [2, 300]
+         %1 = input z uint8 [2, 200]
+         %2 = constant float32 [1, 1] 0.5
+         %3 = constant uint8 [1, 1] 7
+         %4 = constant float32 [1, 1] 0.3
+         %5 = dequantizeLinear %0 %2 %3
+         %6 = dequantizeLinear %1 %4 %3
+         %7 = concat %5 %6 axis=1
+         %8 = quantizeLinear %7 %2 %3
+         %9 = dequantizeLinear %8 %2 %3
+         %10 = dequantizeLinear %1 %4 %3
+         %11 = concat %9 %10 axis=1
+         %12 = quantizeLinear %11 %2 %3
+         output y = %12",
+    );
+    check(&graph, Tolerance::ulps(1));
+    pass(&mut graph);
+    let joined = graph.nodes.iter().filter(|node| matches!(node.op, Api(Op::Concat(_))));
+    let types: Vec<DataType> = joined.map(|node| graph.descriptor(node.outputs[0]).dtype).collect();
+    assert_eq!(types, [DataType::Uint8; 2]);
+}
+
+#[test]
 fn products_of_two_computed_tensors_of_bytes() {
     let text = "%0 = input x uint8 [3, 5, 6]
          %1 = input z uint8 [3, 6, 70]

@@ -354,7 +354,14 @@ pub fn as_floats(call: &mut Call, product: OperandId) -> Step<OperandId> {
 /// # Errors
 /// If there are several, or types do not match.
 pub fn requantized(call: &mut Call, accumulator: OperandId, factor: OperandId, index: usize) -> Step<OperandId> {
-    let (scale, zero_point) = (call.input(index)?, call.input(index + 1)?);
+    let scale = call.input(index)?;
+    let zero_point = match call.optional(index + 1)? {
+        Some(zero_point) => zero_point,
+        None => {
+            let x = call.input(0)?;
+            call.int_scalar(call.dtype(x), 0)?
+        }
+    };
     if call.shape(scale).iter().chain(&call.shape(zero_point)).any(|&size| size != 1) {
         return Err("y_scale and y_zero_point have more than one element".into());
     }
