@@ -109,6 +109,18 @@ test('data of runs that wait for others are transferred as well', async () => {
   model.destroy();
 });
 
+test('a feed in a buffer that another one gives up keeps its data', async () => {
+  const model = await loadModel(sum(), { context });
+  for (let turn = 0; turn < 4; turn++) {
+    const both = Float32Array.from({ length: 2 * COUNT }, (_, index) => (index < COUNT ? 1 : turn));
+    const [a, b] = [both.subarray(0, COUNT), both.subarray(COUNT)];
+    const { y } = await model.run({ a: { data: a, shape: [COUNT], transfer: true }, b: { data: b, shape: [COUNT] } });
+    assert.ok(y.data.every((/** @type {number} */ number) => number === turn + 1));
+    assert.equal(both.length, 0);
+  }
+  model.destroy();
+});
+
 test('what cannot be transferred is refused, and shared data stay with the caller', async () => {
   const model = await loadModel(identity(UINT8), { context });
   const run = (data, transfer) => model.run({ x: { data, shape: [data.byteLength], transfer } });

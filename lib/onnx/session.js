@@ -15,7 +15,7 @@ const { ResultMaker } = require('./results.js');
 const { attachedBytes, moved } = require('./source.js');
 const { holderOf, isResult, placeOf } = require('./unread.js');
 
-const { Map, Promise, Set, Uint32Array, Uint8Array, WeakRef } = globalThis;
+const { ArrayBuffer, Map, Promise, Set, Uint32Array, Uint8Array, WeakRef } = globalThis;
 
 /**
  * Maximum number of runs inside their calls before the event loop must turn. Each takes at most 0.25 ms; otherwise, the
@@ -349,7 +349,7 @@ class Session {
     const { names, values } = feeds;
     /** @type {import('../internal.js').NativeFeeds} */
     const fed = new Array(values.length);
-    /** @type {{index: number, bytes: Uint8Array}[]} */
+    /** @type {{bytes: Uint8Array}[]} */
     const givenUp = [];
     const numbers = FeedNumbers.take();
     for (let index = 0; index < values.length; index++) {
@@ -361,7 +361,7 @@ class Session {
         fed[index] = native;
         const isGivenUp = !isResult(feed) && 'kind' in feed && feed.transfer === true;
         if (isGivenUp) {
-          givenUp.push({ index, bytes: bytesOf(feed.data, feed.kind) });
+          givenUp.push({ bytes: bytesOf(feed.data, feed.kind) });
         }
         numbers.addFeed(part, feed, accessTo(native, this.inputs[part].dataType, isGivenUp));
       } else if (part !== undefined) {
@@ -618,22 +618,19 @@ function accessTo(feed, dataType, isGivenUp) {
 }
 
 /**
- * Detaches data that the caller has given up; feeds that are views of them get views of the same bytes.
+ * Detaches data that the caller has given up; feeds that are views of their buffers get views of the same bytes.
  *
- * @param {{index: number, bytes: Uint8Array}[]} givenUp
+ * @param {{bytes: Uint8Array}[]} givenUp
  * @param {import('../internal.js').NativeFeeds} fed changed
  * @throws {TypeError} if a buffer cannot be detached
  */
 function takeAway(givenUp, fed) {
-  const areViews = givenUp.map(({ index, bytes }) => bufferOf(/** @type {Uint8Array} */ (fed[index])) === bufferOf(bytes));
-  const own = moved(
-    givenUp.map(({ bytes }) => bytes),
-    'run',
-  );
-  givenUp.forEach(({ index }, at) => {
-    if (areViews[at]) {
-      fed[index] = own[at];
-    }
+  const bytes = givenUp.map((one) => one.bytes);
+  const buffers = new Set(bytes.map(bufferOf));
+  const views = fed.flatMap((feed, index) => (ArrayBuffer.isView(feed) && buffers.has(bufferOf(/** @type {Uint8Array} */ (feed))) ? [index] : []));
+  const own = moved([...bytes, ...views.map((index) => /** @type {Uint8Array} */ (fed[index]))], 'run');
+  views.forEach((index, at) => {
+    fed[index] = own[bytes.length + at];
   });
 }
 

@@ -234,11 +234,11 @@ fn join_bytes(graph: &mut Graph) -> Result<()> {
     }
     let mut nodes: Vec<Option<Node>> = Vec::new();
     // Where each node is among the new ones.
-    let mut places = Vec::with_capacity(graph.nodes.len());
+    let mut places: Vec<usize> = Vec::with_capacity(graph.nodes.len());
     for (index, node) in std::mem::take(&mut graph.nodes).into_iter().enumerate() {
         // The operands of the joining operator have all been computed before it.
         if let Some(&(concat, _)) = joined.iter().find(|&&(_, quantize)| quantize == index) {
-            let mut concat: Node = nodes[places[concat]].take().expect("it is read once");
+            let mut concat = nodes[places[concat]].take().expect("it is read once");
             for input in &mut concat.inputs {
                 let shape = graph.descriptor(input.expect("the rule requires it")).shape.clone();
                 let dtype = graph.descriptor(node.outputs[0]).dtype;

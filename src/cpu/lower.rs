@@ -293,7 +293,7 @@ fn lower_extension(op: &Extension, l: &mut Lowering) -> Result<Step> {
         Extension::MaxRoiPool(op) => MaxRoiPoolStep::new(op, l.input(0)).into(),
         Extension::RoiAlign(op) => RoiAlignStep::new(op, [l.input(0), l.input(2)]).into(),
         Extension::Rotate(op) => RotateStep::new(op, l.input(0), l.input(1)).into(),
-        Extension::ScatterElementsReduced(op) => ScatterElementsReducedStep::new(op, [l.input(0), l.input(1)]).into(),
+        Extension::ScatterElementsReduced(op) => ScatterElementsReducedStep::new(op, [l.input(0), l.input(1)])?.into(),
         Extension::ScatterNdReduced(op) => ScatterReducedStep::by_coordinates(op, [l.input(0), l.input(1)]).into(),
         Extension::TopK(op) => TopKStep::new(op, l.input(0)).into(),
     })

@@ -50,7 +50,8 @@ impl Pace {
             return false;
         }
         self.since += 1;
-        let is_trial = self.since >= PERIOD;
+        let [faster, slower] = [self.helped.time.min(self.alone.time), self.helped.time.max(self.alone.time)];
+        let is_trial = self.since >= PERIOD && slower < 2 * faster;
         if is_trial {
             self.since = 0;
         }

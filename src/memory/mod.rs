@@ -162,6 +162,11 @@ impl Buffer {
         Ok(buffer)
     }
 
+    /// Whether somebody else keeps the bytes.
+    pub fn is_lent(&self) -> bool {
+        matches!(self.block, Block::Lent)
+    }
+
     /// Number of bytes.
     pub fn len(&self) -> usize {
         self.len
@@ -251,7 +256,7 @@ impl Default for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if self.len > 0 && !matches!(self.block, Block::Lent) {
+        if self.len > 0 && !self.is_lent() {
             IN_USE.fetch_sub(self.len, Ordering::Relaxed);
             if let Block::Allocated(block) = self.block {
                 let layout = block_layout(self.len).expect("it was allocated with this layout");

@@ -78,7 +78,9 @@ impl Lent {
             return Ok(None);
         }
         // SAFETY: the caller's; the facade marks no bytes of a `SharedArrayBuffer`.
-        let Some(buffer) = (unsafe { data.view.lend()? }) else { return Ok(None) };
+        let lent = unsafe { data.view.lend()? };
+        // A warning may have called JavaScript that has detached the data.
+        let Some(buffer) = lent.filter(|buffer| buffer.len() == data.bytes) else { return Ok(None) };
         let buffer = Arc::new(buffer);
         self.lent.push((at, *data, buffer.clone()));
         Ok(Some(Feed::Bytes(buffer)))

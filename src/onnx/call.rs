@@ -634,7 +634,12 @@ impl<'c, 'm> Call<'c, 'm> {
 /// Whether an operator is too costly for shape arithmetic: its naive reference takes more than a few operations per
 /// element, or it expands small weights.
 fn is_costly(op: &Operation) -> bool {
-    let Api(op) = op else { return matches!(op, Operation::Extension(Extension::IntegerProduct(_))) };
+    use Extension as E;
+    let Api(op) = op else {
+        let costly =
+            |op: &E| matches!(op, E::Col2Im(_) | E::Dft(_) | E::IntegerProduct(_) | E::MaxRoiPool(_) | E::RoiAlign(_));
+        return matches!(op, Operation::Extension(op) if costly(op));
+    };
     matches!(
         op,
         Op::Matmul(_)

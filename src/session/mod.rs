@@ -477,6 +477,10 @@ impl Session {
 
     /// Keeps `bytes`, which must be unused, for other runs.
     pub fn recycle(&self, bytes: Buffer) {
+        // A panic has left it.
+        if bytes.is_lent() {
+            return;
+        }
         let is_released = self.stop.is_set();
         let excess = if is_released { vec![bytes] } else { self.pool.give(bytes) };
         if !excess.is_empty() {

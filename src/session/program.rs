@@ -672,7 +672,11 @@ impl Session {
             let held = match (feed, port) {
                 (Feed::Tensor(tensor), _) => Value::Tensor(Data::Device(tensor)),
                 (Feed::Cache(cache), _) => Held::host(cache.descriptor.clone(), cache.to_dense()?, Role::Fed),
-                (Feed::Bytes(bytes), Some(port)) => Held::host(port.descriptor.clone(), bytes, Role::Fed),
+                (Feed::Bytes(bytes), Some(port)) => {
+                    // The host reads some operands twice: another thread must not change them in between.
+                    let own = if bytes.is_lent() { Arc::new(Buffer::copy_of(bytes.bytes())?) } else { bytes };
+                    Held::host(port.descriptor.clone(), own, Role::Fed)
+                }
                 // Of a type that WebNN does not have: nothing reads it.
                 (Feed::Bytes(_), None) => host(DataType::Uint8, &[0], Buffer::default()),
             };

@@ -322,7 +322,11 @@ impl Specialization {
 
     /// Notes how long a run took that began at `start` and did more than the graph.
     pub(super) fn ran_since(&self, start: Instant) {
-        self.last_run.store(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        let took = start.elapsed().as_nanos() as u64;
+        let before = self.last_run.load(Ordering::Relaxed);
+        // What the host computes takes a time that the data decide: a slow run counts for a while.
+        let least = if self.rest.is_some() && before != u64::MAX { before - before / 64 } else { 0 };
+        self.last_run.store(took.max(least), Ordering::Relaxed);
     }
 
     pub(super) fn key(&self) -> &Key {

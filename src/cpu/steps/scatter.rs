@@ -9,6 +9,8 @@ use crate::cpu::memory::Io;
 use crate::cpu::schedule::pool::Threads;
 use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
 use crate::dtype::{DataType, Element};
+use crate::error::Result;
+use crate::memory::check_room;
 use crate::ops::extension::scatter::{Reduction, ScatterElementsReduced, ScatterNdReduced};
 use crate::shape::{Descriptor, elements, strides};
 use crate::{with_element, with_index, with_storage};
@@ -153,16 +155,21 @@ fn places_within(sizes: &[u32], within: &[u32]) -> Option<Vec<u32>> {
 
 impl ScatterElementsReducedStep {
     /// Creates the step for `op` on `operands`: the input and the indices.
-    pub fn new(op: &ScatterElementsReduced, operands: [&Descriptor; 2]) -> ScatterElementsReducedStep {
+    ///
+    /// # Errors
+    /// An UnknownError if there is no room for its tables.
+    pub fn new(op: &ScatterElementsReduced, operands: [&Descriptor; 2]) -> Result<ScatterElementsReducedStep> {
         let axis = op.axis as usize;
         let [input, indices] = operands.map(Descriptor::sizes);
+        let places = elements(&indices[..axis]) + elements(&indices[axis + 1..]);
+        check_room(places * size_of::<u32>() + elements(&input[..axis]) * size_of::<Option<u32>>())?;
         let around = |sizes: &[u32]| [elements(&sizes[..axis]), sizes[axis] as usize, elements(&sizes[axis + 1..])];
         let blocks = places_within(&indices[..axis], &input[..axis]).map(|places| {
             let mut blocks = vec![None; elements(&input[..axis])];
             places.into_iter().zip(0..).for_each(|(place, block)| blocks[place as usize] = Some(block));
             blocks
         });
-        ScatterElementsReducedStep {
+        Ok(ScatterElementsReducedStep {
             dtype: operands[0].dtype,
             index_type: operands[1].dtype,
             reduction: op.reduction,
@@ -170,7 +177,7 @@ impl ScatterElementsReducedStep {
             indices: around(&indices),
             blocks,
             columns: places_within(&indices[axis + 1..], &input[axis + 1..]),
-        }
+        })
     }
 
     fn run_as<T: Combined>(&self, env: &Env, io: &mut Io) {

@@ -84,7 +84,8 @@ impl Kept {
 
 /// A score and the place of its box: the greater, the better; of equal scores, the first one is better.
 fn entry(score: f32, at: usize) -> u64 {
-    let bits = score.to_bits();
+    // The sum of the two zeros is the positive one.
+    let bits = (score + 0.0).to_bits();
     let rank = bits ^ (((bits as i32 >> 31) as u32) | 1 << 31);
     u64::from(rank) << 32 | u64::from(!(at as u32))
 }
