@@ -519,7 +519,7 @@ export const examples = {
     operands: {
       input: [
         [1, 1],
-        [0, 100],
+        [0, 1000],
       ],
     },
     output: 'float32 [2, 2] 0.5 0.5 0 1',

@@ -18,7 +18,6 @@ const FAULTS = {
   cubic: /Resize .*: the model needs too much memory after unrolling its loops$/,
   dimensions: /^tensor "w": the shape \[2, .*, 8192\] has more than 2147483647 elements$/,
   expand: /Expand .*: the shape \[687865857, 5632\] has more than 2147483647 elements$/,
-  'fourier-transform': /DFT .*: it needs a constant of 800000000 elements, more than 8388608$/,
   input: /^input: descriptor has shape \[1, 1, 609824, 20000\], more than the 2147483647 elements that are supported$/,
   'mel-weights': /MelWeightMatrix .*: it needs a constant of 5000100000 elements, more than 8388608$/,
   nesting: /^the model cannot be decoded: .*recursion limit reached$/,
