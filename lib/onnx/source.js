@@ -154,7 +154,7 @@ function toModelSource(source, operation) {
  *
  * @param {Uint8Array[]} views
  * @param {string} operation for messages
- * @returns {Uint8Array[]} the same, in buffers that nobody else has
+ * @returns {Uint8Array[]} views of the same bytes, in buffers of their own
  * @throws {TypeError} if a buffer cannot be transferred
  */
 function moved(views, operation) {

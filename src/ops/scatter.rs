@@ -25,7 +25,9 @@ crate::attributes! {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScatterNd;
 
-fn check_updates(updates: &Descriptor, expected: Vec<Dim>) -> Result<(), Problem> {
+/// # Errors
+/// If the updates have another shape.
+pub(super) fn check_updates(updates: &Descriptor, expected: Vec<Dim>) -> Result<(), Problem> {
     match updates.shape == expected {
         true => Ok(()),
         false => Err(Problem::Shape { operand: "updates", got: updates.shape.clone(), expected }),
@@ -44,10 +46,10 @@ fn scatter(input: &Tensor, updates: &Tensor, place: impl Fn(&[usize]) -> Vec<usi
     Tensor::from_fn(&input.descriptor(), |index| replaced.get(index).copied().unwrap_or_else(|| input.at(index)))
 }
 
-const INPUT: OperandRule = operand("input", ANY, FROM_1D);
-const INDEX: OperandRule = operand("indices", INDICES, FROM_1D);
-const SAME: Types = Types::SameAs("input");
-const OUTPUT: OutputRule = output("output", SAME, FROM_1D);
+pub(super) const INPUT: OperandRule = operand("input", ANY, FROM_1D);
+pub(super) const INDEX: OperandRule = operand("indices", INDICES, FROM_1D);
+pub(super) const SAME: Types = Types::SameAs("input");
+pub(super) const OUTPUT: OutputRule = output("output", SAME, FROM_1D);
 
 impl NamedOperator for ScatterElements {
     const RULES: &'static [OpRule] = &[OpRule {

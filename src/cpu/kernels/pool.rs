@@ -509,8 +509,8 @@ fn join<T, R: PoolFold<T>, const CAREFUL: bool>(sums: &mut [R::Sum; BLOCK], x: &
     }
 }
 
-/// Folds `count` elements, `shift` apart, from each of the `len` from `from` on, and writes them from `to` on, which is
-/// `from` or no part of what is read. All this `times`, with places that advance by `skips`.
+/// For each of `len` elements from `from` on, folds `count` elements that are `shift` apart, and writes the results from
+/// `to` on: in place, or outside of what is read. Repeats that `times`; `skips` advances `from` and `to`.
 #[derive(Clone, Copy)]
 struct Pass {
     from: usize,

@@ -69,8 +69,8 @@ pub struct ComputedOperands {
 }
 
 impl Computed {
-    /// Writes the rescaling of columns, of which `known` has the rest, to `words`. `each` has, per column, the output
-    /// channel, the sum of its weights, of which there are `depth`, and the lift subtracted from each weight.
+    /// Writes the rescaling of columns to `words`; what is known at build time comes from `known`. `each` yields, per
+    /// column, its output channel, the sum of its `depth` weights, and the lift subtracted from each weight.
     fn fill(
         &self,
         known: &Rescale,

@@ -261,8 +261,8 @@ fn list_nonzero(dtype: DataType, bytes: &[u8], shape: &[u32], coordinates: &mut 
 /// Elements to look at together: most of them are often 0.
 const LOOK: usize = 16;
 
-/// Appends the places of the elements that differ from 0, of which the first has the place `first`, to the `found` ones in
-/// `places`. Returns how many there are then.
+/// Appends the places of nonzero elements to the first `found` entries of `places`; `first` is the place of `elements[0]`.
+/// Returns the new number of entries.
 fn list_in_row<T: Element>(elements: &[T], first: usize, places: &mut [i64], mut found: usize) -> usize {
     for (block, elements) in elements.chunks(LOOK).enumerate() {
         if !elements.iter().fold(false, |any, element| any | (*element != T::default())) {

@@ -7,6 +7,7 @@ use crate::error::Problem;
 use crate::ops::attributes::Attributes;
 use crate::ops::gather::{check_axis, clamp_coordinates, clamp_index, picked_shape};
 use crate::ops::rule::*;
+use crate::ops::scatter::{INDEX, INPUT, OUTPUT, SAME, check_updates};
 use crate::ops::tensor::{Tensor, wrap};
 use crate::ops::{Inputs, NamedOperator, Operator, Tensors, required};
 use crate::shape::Descriptor;
@@ -84,20 +85,6 @@ impl Reduction {
     }
 }
 
-const INPUT: OperandRule = operand("input", ANY, FROM_1D);
-const INDEX: OperandRule = operand("indices", INDICES, FROM_1D);
-const SAME: Types = Types::SameAs("input");
-const OUTPUT: OutputRule = output("output", SAME, FROM_1D);
-
-fn check_updates(updates: &Descriptor, expected: &Descriptor) -> Result<(), Problem> {
-    match updates.shape == expected.shape {
-        true => Ok(()),
-        false => {
-            Err(Problem::Shape { operand: "updates", got: updates.shape.clone(), expected: expected.shape.clone() })
-        }
-    }
-}
-
 impl NamedOperator for ScatterElementsReduced {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "scatterElementsReduced",
@@ -131,7 +118,7 @@ impl Operator for ScatterElementsReduced {
         if indices.shape.iter().zip(&largest).any(|(size, most)| size > most) {
             return Err(Problem::Shape { operand: "indices", got: indices.shape.clone(), expected: largest });
         }
-        check_updates(required(inputs, 2), indices)?;
+        check_updates(required(inputs, 2), indices.shape.clone())?;
         Ok(vec![input.clone()])
     }
 
@@ -170,8 +157,7 @@ impl Operator for ScatterNdReduced {
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let input = required(inputs, 0);
-        let picked = Descriptor::new(input.dtype, picked_shape(input, required(inputs, 1))?);
-        check_updates(required(inputs, 2), &picked)?;
+        check_updates(required(inputs, 2), picked_shape(input, required(inputs, 1))?)?;
         Ok(vec![input.clone()])
     }
 
