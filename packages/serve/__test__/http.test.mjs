@@ -70,7 +70,9 @@ test('says what of a model with doubles is computed in float32', async (t) => {
 });
 
 test('requests at the same time give the answers of single ones, in fewer computations', async (t) => {
-  const { url, infer } = await digitsServer(t);
+  // Without a delay, runs as short as these leave no request waiting that others could join.
+  const models = repositoryOf(t, { 'digits/1/model.onnx': DIGITS, 'digits/model.json': { maxDelayMs: 5 } });
+  const { url, infer } = await digitsServer(t, { models });
   const pictures = Array.from({ length: 40 }, (_, n) => ({ ...PICTURE, data: PICTURE.data.map((value) => (value * (n + 3)) % 17) }));
   const alone = [];
   for (const picture of pictures) alone.push((await postJson(infer, { inputs: [picture] })).json.outputs[0].data);
