@@ -60,6 +60,32 @@ test('large results are copied when they are read first, small ones at once', as
   assert.equal(structuredClone(y, { transfer: [y.data.buffer] }).data.length, SIZE);
 });
 
+test('runs within their call write outputs that are read into memory of the caller', async () => {
+  const quick = await loadModel(simple(), { context });
+  const inPlace = [];
+  for (let runs = 0; inPlace.length < 3; runs++) {
+    assert.ok(runs < 2000, 'a run of 65,536 sums leaves its call on a busy machine only');
+    const x = floats(1 << 16, runs);
+    const { y, z } = await quick.run({ x });
+    const wanted = x.map((number) => number + 1);
+    assert.ok(isUnread(z) && (isUnread(y) || runs > 0), 'only what was read before is known to be read');
+    if (!isUnread(y)) {
+      inPlace.push({ y, wanted });
+    }
+    assert.deepEqual(y.data, wanted);
+  }
+  for (const { y, wanted } of inPlace) {
+    assert.deepEqual(y.data, wanted, 'later runs leave it alone');
+    assert.equal(y.data.byteLength, y.data.buffer.byteLength, 'it owns its memory');
+    assert.deepEqual(
+      (await quick.run({ x: y })).y.data,
+      wanted.map((number) => number + 1),
+    );
+    assert.deepEqual(structuredClone(y, { transfer: [y.data.buffer] }).data, wanted);
+  }
+  quick.destroy();
+});
+
 test('a result whose data nobody has read is fed without a copy', async () => {
   let { y } = await model.run({ x: floats(SIZE) });
   const before = process.memoryUsage().arrayBuffers;

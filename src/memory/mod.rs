@@ -147,6 +147,16 @@ impl Buffer {
         Some(Buffer { data, block: Block::Lent, len: bytes.len() })
     }
 
+    /// The bytes themselves, which the caller keeps, to be written; `None` if they are not aligned for elements of every
+    /// type.
+    ///
+    /// # Safety
+    /// The bytes must outlive the buffer, and nobody else may use them meanwhile.
+    pub unsafe fn lent_mut(bytes: *mut [MaybeUninit<u8>]) -> Option<Buffer> {
+        // SAFETY: the caller's. Bytes of unknown contents are read by nobody before they are written.
+        unsafe { Buffer::lent(bytes as *const [u8]) }
+    }
+
     /// `len` bytes written by `fill`.
     ///
     /// # Errors

@@ -64,17 +64,19 @@ pub struct HeldValues {
     /// `None` for results that were released, and where there were none.
     values: RefCell<Vec<Option<HeldValue>>>,
     session: Arc<Session>,
+    /// The index of the output at the first place.
+    first: usize,
 }
 
 impl HeldValues {
-    /// Results of a run of `session`, and `None` at places without one.
-    pub fn new(owner: &Owner, session: &Arc<Session>, all: Vec<Option<HeldContents>>) -> HeldValues {
+    /// Results of a run of `session` for its outputs from index `first` on, and `None` at places without one.
+    pub fn new(owner: &Owner, session: &Arc<Session>, first: usize, all: Vec<Option<HeldContents>>) -> HeldValues {
         let held = |contents: HeldContents| {
             let (address, bytes) = contents.memory();
             HeldValue { _share: owner.account().share(address, bytes), contents }
         };
         let values = all.into_iter().map(|contents| contents.map(held)).collect();
-        HeldValues { values: RefCell::new(values), session: session.clone() }
+        HeldValues { values: RefCell::new(values), session: session.clone(), first }
     }
 
     /// # Errors
@@ -110,6 +112,7 @@ pub fn value_shape(held: &External<HeldValues>, place: u32) -> Result<Vec<u32>> 
 /// Copies the result at `place`.
 #[napi(catch_unwind)]
 pub fn read_value(held: &External<HeldValues>, place: u32, into: View) -> Result<()> {
+    held.session.note_read(held.first + place as usize);
     let bytes = match held.contents(place as usize)? {
         HeldContents::Bytes { bytes, .. } => bytes,
         HeldContents::Cache(cache) => Arc::new(cache.to_dense().map_err(coded)?),

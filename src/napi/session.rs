@@ -1,7 +1,7 @@
 //! Sessions: models that are opened in the background and run in one call.
 
 use super::account::Weight;
-use super::completion::{Collect, Environment, List, array_buffer, list, value};
+use super::completion::{Collect, Environment, List, array_buffer, list, uncleared_buffer, value};
 use super::convert::{coded, data_type_index, from_napi, invalid_state, thrown, type_error};
 use super::feeds::{Fed, Lent, given_feeds, mismatch};
 use super::handle::{Handle, Owner, element_handle};
@@ -13,7 +13,7 @@ use super::warn::Warned;
 use super::{ContextHandle, GraphHandle, Result, tensor_handle};
 use crate::description::{text, text_of};
 use crate::error::{Code, Error};
-use crate::memory::bytes_of;
+use crate::memory::{Buffer, bytes_of};
 use crate::onnx::describe::interface;
 use crate::onnx::error::shortened;
 use crate::onnx::stop::Stop;
@@ -339,9 +339,12 @@ pub fn run_session(
     // SAFETY: no JavaScript runs until this function returns, and the run that outlives it takes everything back.
     let mut run = unsafe { run_of(handle, &feeds, numbers, fetches.as_ref(), warn, &mut lent)? };
     if may_run_here {
-        run = match run.run_here() {
+        let mut rooms = Rooms::default();
+        // SAFETY: the results, which own the room, are converted before this function returns.
+        let room = |at, len| unsafe { rooms.lend(&env, grouped, at, len) };
+        run = match run.run_here(room) {
             Ok(values) => {
-                let made = values.and_then(|values| results(&env, owner, session, grouped, values));
+                let made = values.and_then(|values| results(&env, owner, session, grouped, values, &rooms));
                 return made.and_then(|made| list(&env, made)).map(Some).map_err(coded);
             }
             Err(run) => run,
@@ -389,8 +392,9 @@ fn results_later(
 ) -> (Arc<Slot<Vec<Option<Output>>>>, Collect) {
     let values = Arc::new(Slot::<Vec<Option<Output>>>::default());
     let (made, keeper, holder, grouped) = (values.clone(), session.clone(), owner.clone(), grouped.to_vec());
-    let collect: Collect =
-        Box::new(move |env| results(env, &holder, &keeper, &grouped, made.take().unwrap_or_default()));
+    let collect: Collect = Box::new(move |env| {
+        results(env, &holder, &keeper, &grouped, made.take().unwrap_or_default(), &Rooms::default())
+    });
     (values, collect)
 }
 
@@ -402,7 +406,7 @@ fn require_distinct(feeds: &[Fed], targets: &[Target]) -> Result<()> {
     });
     let targets = targets.iter().filter_map(|target| match target {
         Target::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
-        Target::Read | Target::Unread | Target::New => None,
+        Target::Read | Target::Into(_) | Target::Unread | Target::New => None,
     });
     let mut addresses: Vec<_> = feeds.chain(targets).collect();
     let count = addresses.len();
@@ -411,6 +415,33 @@ fn require_distinct(feeds: &[Fed], targets: &[Target]) -> Result<()> {
     match addresses.len() == count {
         true => Ok(()),
         false => Err(thrown(Error::coded(Code::Type, "run: a tensor is passed more than once"))),
+    }
+}
+
+/// ArrayBuffers that a run within its call writes results into, by output: without them, results would be copied.
+#[derive(Default)]
+struct Rooms(Vec<(usize, sys::napi_value)>);
+
+impl Rooms {
+    /// Memory for the `len` bytes of the output at index `at`, unless it is small or mostly fed back unread.
+    ///
+    /// # Safety
+    /// The memory belongs to a value of the native frame that calls this: it must not be used after that frame.
+    unsafe fn lend(&mut self, env: &Env, grouped: &[u32], at: usize, len: usize) -> Option<Buffer> {
+        if len < MIN_HELD_BYTES || grouped.contains(&(at as u32)) {
+            return None;
+        }
+        let (buffer, bytes) = uncleared_buffer(env, len)?;
+        // SAFETY: the caller's; JavaScript gets the buffer only when the run has ended.
+        let lent = unsafe { Buffer::lent_mut(bytes)? };
+        self.0.push((at, buffer));
+        Some(lent)
+    }
+
+    /// The ArrayBuffer with the output at index `at`.
+    fn buffer(&self, at: usize) -> crate::error::Result<sys::napi_value> {
+        let found = self.0.iter().find(|(own, _)| *own == at);
+        found.map(|(_, buffer)| *buffer).ok_or_else(|| Error::coded(Code::Operation, "a result has no memory"))
     }
 }
 
@@ -431,12 +462,14 @@ enum Delivery {
 /// delivery, the number of its data type, and what the delivery adds.
 ///
 /// Results share a handle if they grow in place, or if their index is in `grouped`: those are mostly fed back unread.
+/// Those that were written into one of `rooms` are there.
 fn results(
     env: &Env,
     owner: &Arc<Owner>,
     session: &Arc<Session>,
     grouped: &[u32],
     values: Vec<Option<Output>>,
+    rooms: &Rooms,
 ) -> crate::error::Result<Vec<sys::napi_value>> {
     let (mut made, mut numbers, mut shared) = (Vec::new(), Vec::<u32>::new(), Vec::new());
     let mut share = |at: usize, contents: HeldContents| {
@@ -462,6 +495,10 @@ fn results(
                 describe(Delivery::Shared, &descriptor);
                 share(at, HeldContents::Bytes { descriptor, bytes: Arc::new(bytes) });
             }
+            Some(Output::Bytes { descriptor, bytes }) if bytes.is_lent() => {
+                describe(Delivery::Whole, &descriptor);
+                made.push(rooms.buffer(at)?);
+            }
             Some(Output::Bytes { descriptor, bytes }) if bytes.len() < MIN_HELD_BYTES => {
                 describe(Delivery::Whole, &descriptor);
                 made.push(array_buffer(env, bytes.bytes())?);
@@ -470,7 +507,7 @@ fn results(
             Some(Output::Bytes { descriptor, bytes }) => {
                 describe(Delivery::Alone, &descriptor);
                 let alone = vec![Some(HeldContents::Bytes { descriptor, bytes: Arc::new(bytes) })];
-                made.push(value(env, External::new(HeldValues::new(owner, session, alone)))?);
+                made.push(value(env, External::new(HeldValues::new(owner, session, at, alone)))?);
             }
             Some(Output::Cache(cache)) => {
                 describe(Delivery::Shared, &cache.descriptor);
@@ -478,7 +515,7 @@ fn results(
             }
         }
     }
-    let shared = (!shared.is_empty()).then(|| External::new(HeldValues::new(owner, session, shared)));
+    let shared = (!shared.is_empty()).then(|| External::new(HeldValues::new(owner, session, 0, shared)));
     let first = [array_buffer(env, bytes_of(&numbers))?, value(env, shared)?];
     Ok(first.into_iter().chain(made).collect())
 }

@@ -270,6 +270,11 @@ impl<T> Default for Slot<T> {
 }
 
 impl<T> Slot<T> {
+    /// A slot with `made`.
+    pub fn of(made: T) -> Slot<T> {
+        Slot(Mutex::new(Some(made)))
+    }
+
     /// Stores `made`.
     pub fn put(&self, made: T) {
         *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(made);

@@ -65,7 +65,7 @@ use serde_json::json;
 use specialization::bind_constants;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use template::{Bindings, FreeSizes};
 use timing::{Timing, Timings};
@@ -177,16 +177,31 @@ impl SessionRun {
 
     /// Runs at once on this thread, if that hardly takes longer than passing the run to another thread and nothing is
     /// queued before it. Returns the outputs that are read, in the order of the outputs, or the unchanged run.
-    pub fn run_here(self) -> std::result::Result<Result<Vec<Option<Output>>>, SessionRun> {
+    ///
+    /// `room` may provide memory for an output that the caller has [read](Session::note_read) before; it gets the index
+    /// of the output and its size in bytes.
+    pub fn run_here(
+        mut self,
+        mut room: impl FnMut(usize, usize) -> Option<Buffer>,
+    ) -> std::result::Result<Result<Vec<Option<Output>>>, SessionRun> {
         let session = self.session.clone();
         // Elsewhere, a graph may have locked a tensor that decides.
         let Some(deciding) = session.deciding.get() else { return Err(self) };
-        if !deciding.reads_tensor(&self.feeds) && !session.is_quick(&self.shapes, &self.feeds) {
+        if !deciding.reads_tensor(&self.feeds) && session.quick(&self.shapes, &self.feeds).is_none() {
             return Err(self);
         }
         // Work that was queued before may have freed the plan, or written to a feed.
-        let turn = session.context.turn().filter(|_| session.is_quick(&self.shapes, &self.feeds));
-        let Some(turn) = turn else { return Err(self) };
+        let turn = session.context.turn().zip(session.quick(&self.shapes, &self.feeds));
+        let Some((turn, specialization)) = turn else { return Err(self) };
+        if specialization.rest.is_none() {
+            for (at, (target, output)) in self.targets.iter_mut().zip(&specialization.outputs).enumerate() {
+                if matches!(target, Target::Read) && session.is_read[at].load(Ordering::Relaxed) {
+                    let given = room(at, output.descriptor.bytes());
+                    *target = given.map_or(Target::Read, |given| Target::Into(Arc::new(Slot::of(given))));
+                }
+            }
+        }
+        drop(specialization);
         let values = Arc::new(Slot::default());
         let ran = turn.run(|site| self.compute(site, values.clone()));
         Ok(ran.map(|_| values.take().unwrap_or_default()).map_err(Error::with_code))
@@ -238,6 +253,8 @@ pub struct Session {
     /// Whether nobody waits for results any more.
     stop: Stop,
     pool: Pool,
+    /// For each output, whether its caller has read one that was returned unread.
+    is_read: Box<[AtomicBool]>,
     /// Whether the session counts the bytes that it was opened with: a session of [`with_inputs`](Self::with_inputs)
     /// shares them with another one, which does.
     counts_opened: bool,
@@ -328,6 +345,7 @@ impl Session {
         let checks = Checks::of(&model, &signature, &options)?;
         let (templates, kept, program, staged, bytes) = Default::default();
         let pool = Pool::new(signature.inputs.len() + signature.outputs.len());
+        let is_read = signature.outputs.iter().map(|_| AtomicBool::new(false)).collect();
         let model = Mutex::new(Some(model));
         let free = FreeSizes::of_names(&signature.inputs, &options.free_dimensions);
         Ok(Session {
@@ -343,6 +361,7 @@ impl Session {
             kept,
             program,
             pool,
+            is_read,
             counts_opened: true,
             staged,
             bytes,
@@ -372,6 +391,12 @@ impl Session {
     /// Memory for feeds, which callers of [`run`](Self::run) fill, and for values passed to the caller.
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Notes that the caller reads the output at index `at`, which it got unread: it may want the next ones in its own
+    /// memory, see [`SessionRun::run_here`].
+    pub fn note_read(&self, at: usize) {
+        self.is_read.get(at).into_iter().for_each(|is_read| is_read.store(true, Ordering::Relaxed));
     }
 
     fn weigh(&self) {

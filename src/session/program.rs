@@ -728,7 +728,7 @@ impl Session {
         };
         Ok(match target {
             Target::Unread => None,
-            Target::Read => {
+            Target::Read | Target::Into(_) => {
                 let bytes = read()?;
                 Some(super::Output::Bytes { descriptor, bytes })
             }

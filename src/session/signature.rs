@@ -485,7 +485,7 @@ pub fn check_target(name: &str, target: &Target, output: &Descriptor) -> Result<
             let message = format!("run: output {} has no elements, which a tensor cannot represent", quoted(name));
             return Err(Error::coded(Code::Shape, message));
         }
-        Target::New | Target::Read | Target::Unread => return Ok(()),
+        Target::New | Target::Read | Target::Into(_) | Target::Unread => return Ok(()),
     };
     let got = tensor.descriptor();
     if got == output {

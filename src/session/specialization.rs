@@ -141,11 +141,11 @@ pub(super) fn bytes_of(kept: &Specializations) -> usize {
 }
 
 impl Session {
-    /// Whether a run with these feeds is quick, see [`QUICK`].
-    pub(super) fn is_quick(&self, shapes: &Shapes, feeds: &[Feed]) -> bool {
+    /// The specialization for a run with these feeds that is quick, see [`QUICK`]; `None` for any other run.
+    pub(super) fn quick(&self, shapes: &Shapes, feeds: &[Feed]) -> Option<Arc<Specialization>> {
         // A tensor that cannot be read here may decide anything.
-        let decided = self.deciding().elements_of(shapes, feeds, |tensor| tensor.copy().map(Arc::new));
-        decided.is_ok_and(|decided| self.kept_for(shapes, decided.as_ref(), true).is_some_and(|kept| kept.is_quick()))
+        let decided = self.deciding().elements_of(shapes, feeds, |tensor| tensor.copy().map(Arc::new)).ok()?;
+        self.kept_for(shapes, decided.as_ref(), true).filter(|kept| kept.is_quick())
     }
 
     fn kept_for(&self, shapes: &Shapes, decided: Option<&Arc<Decided>>, grows: bool) -> Option<Arc<Specialization>> {
@@ -403,7 +403,11 @@ impl Specialization {
             Backend::Cpu => {
                 self.taken_caches(site, &mut results, &targets);
                 values.put(self.taken_results(results, &targets, session));
-                self.ran_since(start);
+                // The system provides new memory of the caller's while the run writes it: a time that reading would take
+                // otherwise.
+                if !targets.iter().any(|target| matches!(target, Target::Into(_))) {
+                    self.ran_since(start);
+                }
                 Ok(None)
             }
             Backend::Gpu(_) => self.read_results(results, &targets, values).map(Some),
@@ -454,10 +458,11 @@ impl Specialization {
                     results[*at] = Some(Output::Tensor(tensor.clone()));
                     tensor
                 }
-                Target::Read | Target::Unread => {
+                Target::Read | Target::Into(_) | Target::Unread => {
                     match site.backend {
                         Backend::Cpu => {
-                            let bytes = session.pool.take(own.descriptor().bytes())?;
+                            let given = if let Target::Into(room) = &targets[*at] { room.take() } else { None };
+                            let bytes = given.map_or_else(|| session.pool.take(own.descriptor().bytes()), Ok)?;
                             own.fill(&site.backend, Arc::new(bytes))?;
                         }
                         Backend::Gpu(_) => own.place(&site.backend)?,
@@ -472,7 +477,7 @@ impl Specialization {
     /// Values for outputs that are read but have no elements.
     fn empty_results(&self, targets: &[Target]) -> Vec<Option<Output>> {
         let value = |(output, target): (&Port, &Target)| match target {
-            Target::Read if output.descriptor.is_empty() => {
+            Target::Read | Target::Into(_) if output.descriptor.is_empty() => {
                 Some(Output::Bytes { descriptor: output.descriptor.clone(), bytes: Buffer::default() })
             }
             _ => None,
@@ -536,7 +541,9 @@ impl Specialization {
             let descriptor = self.outputs[*at].descriptor.clone();
             match &targets[*at] {
                 Target::Unread => {}
-                Target::Read => results[*at] = Some(Output::Cache(Cache { descriptor, rows, axis })),
+                Target::Read | Target::Into(_) => {
+                    results[*at] = Some(Output::Cache(Cache { descriptor, rows, axis }));
+                }
                 Target::New => {
                     let tensor = site.tensor(descriptor);
                     tensor.set(Contents::Rows(rows, axis));
@@ -557,7 +564,9 @@ impl Specialization {
         for Terminal { at, own, .. } in &self.writes {
             let Some(bytes) = own.take() else { continue };
             match targets[*at] {
-                Target::Read => results[*at] = Some(Output::Bytes { descriptor: own.descriptor().clone(), bytes }),
+                Target::Read | Target::Into(_) => {
+                    results[*at] = Some(Output::Bytes { descriptor: own.descriptor().clone(), bytes });
+                }
                 Target::Unread | Target::New | Target::Tensor(_) => session.recycle(bytes),
             }
         }
@@ -573,7 +582,7 @@ impl Specialization {
     ) -> Result<Later> {
         let mut reading = Vec::new();
         for Terminal { at, own, .. } in self.writes.iter().rev() {
-            if let Target::Read = targets[*at] {
+            if let Target::Read | Target::Into(_) = targets[*at] {
                 let read = Arc::new(Read::default());
                 reading.push((*at, own.clone(), own.read_later(read.clone())?, read));
             }

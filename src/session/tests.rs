@@ -9,6 +9,7 @@ use crate::onnx::file::Files;
 use crate::onnx::tensor::ElementType::{self, Float, Float16};
 use crate::onnx::testing::{Attr, TestGraph};
 use crate::runtime::{Tensor, Wish};
+use std::cell::Cell;
 use std::sync::mpsc::channel;
 
 /// y = x + b for x of shape [n, m].
@@ -380,13 +381,14 @@ fn a_small_run_happens_at_once_if_its_plan_exists_and_nothing_is_queued() {
     let session = session(add(), SessionOptions::default());
     let x = data(&[1.0, 2.0, 3.0, 4.0], Some(&[2, 2]));
     let feeds = [x, data(&[10.0, 20.0], None)];
-    let here = |session: &Arc<Session>| {
+    let here_in = |session: &Arc<Session>, room: &mut dyn FnMut(usize, usize) -> Option<Buffer>| {
         let offers: Vec<Offer> =
             feeds.iter().map(|(bytes, shape)| Offer::Data { bytes: bytes.len(), shape: shape.clone() }).collect();
         let shapes = session.signature().shapes_of_feeds(&offers).unwrap();
         let feeds = feeds.iter().map(|(bytes, _)| Feed::Bytes(Arc::new(Buffer::copy_of(bytes).unwrap()))).collect();
-        session.run(shapes, feeds, vec![Target::Read]).run_here()
+        session.run(shapes, feeds, vec![Target::Read]).run_here(room)
     };
+    let here = |session: &Arc<Session>| here_in(session, &mut |_, _| unreachable!("nothing was read"));
     assert!(here(&session).is_err(), "it is not compiled");
     let expected = run(&session, &feeds).unwrap();
     // On a busy machine, this may take several attempts.
@@ -395,8 +397,26 @@ fn a_small_run_happens_at_once_if_its_plan_exists_and_nothing_is_queued() {
         ran.or_else(|| run(&session, &feeds).map(|_| None).unwrap())
     });
     let values = values.expect("a run of four elements is quick").unwrap();
-    let [Some(Output::Bytes { descriptor, bytes })] = &values[..] else { panic!("one output is read") };
-    assert_eq!((numbers(&descriptor.shape), elements::<f32>(bytes.bytes()).to_vec()), expected[0]);
+    let of = |values: &[Option<Output>]| {
+        let [Some(Output::Bytes { descriptor, bytes })] = values else { panic!("one output is read") };
+        assert_eq!((numbers(&descriptor.shape), elements::<f32>(bytes.bytes()).to_vec()), expected[0]);
+        bytes.as_ptr()
+    };
+    of(&values);
+    // Into the memory of a caller who has read the output before.
+    session.note_read(0);
+    let given = Cell::new(std::ptr::null_mut());
+    let values = (0..1000).find_map(|_| {
+        let mut room = |at, bytes| {
+            assert_eq!((at, bytes), (0, 16));
+            let room = Buffer::copy_of(&[7; 16]).unwrap();
+            given.set(room.as_ptr());
+            Some(room)
+        };
+        here_in(&session, &mut room).ok()
+    });
+    assert_eq!(of(&values.expect("it is quick").unwrap()), given.get());
+    let here = |session: &Arc<Session>| here_in(session, &mut |_, _| None);
     let (go, wait) = channel::<()>();
     // Ends when `go` is dropped.
     session.context.enqueue(move |_| wait.recv().map_or(Ok(None), |()| unreachable!()), Done::unobserved());

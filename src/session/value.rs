@@ -3,7 +3,7 @@
 use crate::dimension::numbers;
 use crate::error::Result;
 use crate::memory::{Buffer, Rows};
-use crate::runtime::Tensor;
+use crate::runtime::{Slot, Tensor};
 use crate::shape::Descriptor;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,6 +68,8 @@ impl Cache {
 pub enum Target {
     /// To the caller, as a [`Output`].
     Read,
+    /// To the caller, as a [`Output`] in memory of the caller's.
+    Into(Arc<Slot<Buffer>>),
     /// Nowhere.
     Unread,
     /// Into a new tensor of the context, which is passed to the caller.
