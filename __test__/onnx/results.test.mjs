@@ -86,6 +86,41 @@ test('runs within their call write outputs that are read into memory of the call
   quick.destroy();
 });
 
+test('a feed that is detached while memory for results is made is an error', async () => {
+  const quick = await loadModel(sum(), { context });
+  let armed;
+  // Called by `instanceof`.
+  const hasInstance = (value) => {
+    if (armed !== undefined) {
+      structuredClone(armed, { transfer: [armed] });
+    }
+    return Object.prototype.isPrototypeOf.call(ArrayBuffer.prototype, value);
+  };
+  Object.defineProperty(ArrayBuffer, Symbol.hasInstance, { value: hasInstance, configurable: true });
+  try {
+    const b = floats(1 << 14);
+    let isRefused = false;
+    for (let runs = 0; !isRefused; runs++) {
+      assert.ok(runs < 2000, 'a run of 16,384 sums is quick');
+      const a = floats(1 << 14);
+      if (runs % 2 === 0) {
+        assert.equal((await quick.run({ a, b })).sum.data[5], 10);
+        continue;
+      }
+      armed = a.buffer;
+      const ran = quick.run({ a, b });
+      armed = undefined;
+      isRefused = await ran.then(
+        () => false,
+        (error) => error.code === 'ERR_WEBNN_TYPE',
+      );
+    }
+  } finally {
+    delete ArrayBuffer[Symbol.hasInstance];
+  }
+  quick.destroy();
+});
+
 test('a result whose data nobody has read is fed without a copy', async () => {
   let { y } = await model.run({ x: floats(SIZE) });
   const before = process.memoryUsage().arrayBuffers;

@@ -2,7 +2,6 @@
 
 /** Results whose data are copied when they are read; until then, feeding them needs no copy. */
 
-const { Buffer } = require('node:buffer');
 const { byteLength } = require('../descriptor.js');
 const { quote } = require('../errors.js');
 const native = require('../native.js');
@@ -10,8 +9,9 @@ const { Attach } = require('../slots.js');
 const { isObject } = require('../webidl.js');
 const { elementsOf } = require('./converted.js');
 const { codedError } = require('./errors.js');
+const { unclearedBuffer } = require('./memory.js');
 
-const { ArrayBuffer, Object, RangeError, Reflect, Uint8Array } = globalThis;
+const { Object, RangeError, Reflect, Uint8Array } = globalThis;
 const { apply } = Reflect;
 const { defineProperty, getOwnPropertyDescriptor } = Object;
 const { __lookupGetter__: lookupGetter } = /** @type {{ __lookupGetter__: Function }} */ (/** @type {unknown} */ (Object.prototype));
@@ -381,18 +381,6 @@ const plain = (value) => ({ value, writable: true, enumerable: true, configurabl
  */
 function isSame(shape, other) {
   return Array.isArray(other) && other.length === shape.length && shape.every((size, axis) => size === other[axis]);
-}
-
-/**
- * Returns memory that the caller overwrites: clearing it takes as long as a copy.
- *
- * @param {number} bytes
- * @returns {ArrayBuffer} of this realm, with any contents
- * @throws {RangeError} if there is no memory
- */
-function unclearedBuffer(bytes) {
-  const { buffer } = Buffer.allocUnsafeSlow(bytes);
-  return buffer instanceof ArrayBuffer && buffer.byteLength === bytes ? buffer : new ArrayBuffer(bytes);
 }
 
 /**

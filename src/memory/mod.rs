@@ -16,6 +16,8 @@ mod shared;
 
 pub use machine::machine_bytes;
 pub use mapped::{Backing, Mapped, MappedFile, unreadable};
+#[cfg(target_os = "linux")]
+pub use pages::expect_writes;
 pub use parts::{ColumnBlock, SharedMut};
 pub use racing::{read, store};
 pub use rows::{Appended, Rows};
@@ -282,6 +284,10 @@ impl fmt::Debug for Buffer {
         write!(f, "Buffer({} bytes)", self.len)
     }
 }
+
+/// Other systems are not asked for large pages.
+#[cfg(not(target_os = "linux"))]
+pub fn expect_writes(_: *const u8, _: usize) {}
 
 /// Views bytes as elements. `bytes` must be aligned for `T` and a whole number of elements long.
 ///

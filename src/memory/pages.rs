@@ -77,6 +77,17 @@ fn map(len: usize, large: usize) -> io::Result<(Arc<MmapRaw>, usize)> {
     Ok((Arc::new(pages), start))
 }
 
+/// Asks the system to provide large pages for the `len` bytes at `start`, which somebody else has allocated and nobody has
+/// touched: clearing one takes a fifth of the time of the small ones. The system ignores what it cannot do.
+pub fn expect_writes(start: *const u8, len: usize) {
+    if len >= LARGE_PAGE {
+        let first = start.addr() / MAX_SMALL_PAGE * MAX_SMALL_PAGE;
+        let end = (start.addr() + len).next_multiple_of(MAX_SMALL_PAGE);
+        // SAFETY: the advice changes the contents of no memory, whoever else has some in these pages.
+        unsafe { libc::madvise(start.with_addr(first).cast_mut().cast(), end - first, libc::MADV_HUGEPAGE) };
+    }
+}
+
 /// The part of the `len` bytes at `address` that consists of whole small pages, whatever their size.
 fn whole_pages(address: usize, len: usize) -> Range<usize> {
     let start = address.next_multiple_of(MAX_SMALL_PAGE) - address;

@@ -11,7 +11,6 @@ use crate::runtime::{Context, Done, Wake, WeakList, panicked};
 use napi::bindgen_prelude::{FnArgs, Function, ToNapiValue, Unknown, check_status};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status, sys};
-use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -98,32 +97,6 @@ pub fn array_buffer(env: &Env, bytes: &[u8]) -> Result<sys::napi_value> {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data.cast(), bytes.len()) };
     }
     Ok(buffer)
-}
-
-/// An ArrayBuffer of `len` bytes with any contents, and these bytes; `None` where JavaScript has no memory for it or makes
-/// no buffers of their own. Called on the JavaScript thread of `env`.
-pub fn uncleared_buffer(env: &Env, len: usize) -> Option<(sys::napi_value, *mut [MaybeUninit<u8>])> {
-    let (mut view, mut start, mut buffer, mut own, mut bytes) = (null_mut(), null_mut(), null_mut(), null_mut(), 0);
-    let (mut kind, mut length, mut offset) = (0, 0, 0);
-    // SAFETY: this is the JavaScript thread of `env`. Only functions that begin with Node's buffers leave memory
-    // uncleared, which takes as long as a copy; an exception cannot be left behind: sizes are checked before.
-    let made = unsafe {
-        let env = env.raw();
-        check_status!(sys::napi_create_buffer(env, len, &mut start, &mut view)).and_then(|()| {
-            check_status!(sys::napi_get_typedarray_info(
-                env,
-                view,
-                &mut kind,
-                &mut length,
-                &mut start,
-                &mut buffer,
-                &mut offset
-            ))?;
-            check_status!(sys::napi_get_arraybuffer_info(env, buffer, &mut own, &mut bytes))
-        })
-    };
-    (made.is_ok() && bytes == len && own == start)
-        .then(|| (buffer, std::ptr::slice_from_raw_parts_mut(start.cast(), len)))
 }
 
 /// The error for a value that JavaScript does not take.

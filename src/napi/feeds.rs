@@ -86,6 +86,17 @@ impl Lent {
         Ok(Some(Feed::Bytes(buffer)))
     }
 
+    /// Whether all data are still where they were lent from, after JavaScript may have run.
+    pub fn is_intact(&self) -> bool {
+        self.lent.iter().all(|(_, data, buffer)| {
+            // SAFETY: the bytes are not used.
+            let memory = unsafe { data.view.memory() };
+            memory.is_ok_and(|memory| {
+                memory.as_ptr().cast() == buffer.as_ptr().cast_const() && memory.len() == buffer.len()
+            })
+        })
+    }
+
     /// Has `run`, which will start after the call, own its feeds.
     ///
     /// # Errors

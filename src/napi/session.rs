@@ -1,19 +1,19 @@
 //! Sessions: models that are opened in the background and run in one call.
 
 use super::account::Weight;
-use super::completion::{Collect, Environment, List, array_buffer, list, uncleared_buffer, value};
+use super::completion::{Collect, Environment, List, array_buffer, list, value};
 use super::convert::{coded, data_type_index, from_napi, invalid_state, thrown, type_error};
 use super::feeds::{Fed, Lent, given_feeds, mismatch};
 use super::handle::{Handle, Owner, element_handle};
 use super::held::{HeldContents, HeldValues};
 use super::options::OpenOptions;
 use super::sources::{ExternalFile, Sources};
-use super::view::View;
+use super::view::{View, bytes_of_buffer};
 use super::warn::Warned;
 use super::{ContextHandle, GraphHandle, Result, tensor_handle};
 use crate::description::{text, text_of};
 use crate::error::{Code, Error};
-use crate::memory::{Buffer, bytes_of};
+use crate::memory::{Buffer, bytes_of, expect_writes};
 use crate::onnx::describe::interface;
 use crate::onnx::error::shortened;
 use crate::onnx::stop::Stop;
@@ -23,10 +23,11 @@ use crate::session::signature::checked_size;
 use crate::session::{Feed, Offer, Output, Session, SessionOptions, SessionRun, Shapes, Specialization, Target};
 use crate::shape::Descriptor;
 use napi::bindgen_prelude::{Array, Either, External, Function, JsObjectValue, Unknown};
-use napi::{Env, ValueType, sys};
+use napi::{Env, JsValue, ValueType, sys};
 use napi_derive::napi;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A session of a context.
@@ -320,7 +321,7 @@ unsafe fn run_of(
 }
 
 /// Runs a session; feeds, numbers, fetches and `warn` are those of [`run_of`]. Returns the values of [`results`], which
-/// takes `grouped`: at once if `may_run_here` and the run is short, otherwise when it has ended.
+/// takes `grouped`: at once if the run is short and there may be `room` for its results, otherwise when it has ended.
 #[napi(catch_unwind)]
 #[allow(clippy::too_many_arguments, reason = "the functions of the addon are flat")]
 pub fn run_session(
@@ -330,19 +331,24 @@ pub fn run_session(
     feeds: Array,
     numbers: &[f64],
     fetches: Option<Array>,
-    may_run_here: bool,
+    room: Option<Room>,
     warn: Option<Function<String, ()>>,
     grouped: &[u32],
 ) -> Result<Option<List>> {
     let SessionHandle { session, owner, .. } = &**handle;
-    let mut lent = Lent::new(may_run_here);
-    // SAFETY: no JavaScript runs until this function returns, and the run that outlives it takes everything back.
+    let mut lent = Lent::new(room.is_some());
+    // SAFETY: no JavaScript runs until this function returns, except for `room`, after which the feeds are looked at again;
+    // and the run that outlives it takes everything back.
     let mut run = unsafe { run_of(handle, &feeds, numbers, fetches.as_ref(), warn, &mut lent)? };
-    if may_run_here {
+    if let Some(room) = room {
         let mut rooms = Rooms::default();
-        // SAFETY: the results, which own the room, are converted before this function returns.
-        let room = |at, len| unsafe { rooms.lend(&env, grouped, at, len) };
-        run = match run.run_here(room) {
+        let lend = |at, len| {
+            // SAFETY: as above, and the results, which own the room, are converted before this function returns.
+            let given = unsafe { rooms.lend(&env, &room, grouped, at, len) };
+            // Making it may have called JavaScript that has detached a feed.
+            if lent.is_intact() { ControlFlow::Continue(given) } else { ControlFlow::Break(()) }
+        };
+        run = match run.run_here(lend) {
             Ok(values) => {
                 let made = values.and_then(|values| results(&env, owner, session, grouped, values, &rooms));
                 return made.and_then(|made| list(&env, made)).map(Some).map_err(coded);
@@ -418,6 +424,9 @@ fn require_distinct(feeds: &[Fed], targets: &[Target]) -> Result<()> {
     }
 }
 
+/// Makes an ArrayBuffer of as many bytes, with any contents; returns undefined if there is no memory.
+type Room<'a> = Function<'a, f64, Unknown<'a>>;
+
 /// ArrayBuffers that a run within its call writes results into, by output: without them, results would be copied.
 #[derive(Default)]
 struct Rooms(Vec<(usize, sys::napi_value)>);
@@ -427,12 +436,14 @@ impl Rooms {
     ///
     /// # Safety
     /// The memory belongs to a value of the native frame that calls this: it must not be used after that frame.
-    unsafe fn lend(&mut self, env: &Env, grouped: &[u32], at: usize, len: usize) -> Option<Buffer> {
+    unsafe fn lend(&mut self, env: &Env, room: &Room, grouped: &[u32], at: usize, len: usize) -> Option<Buffer> {
         if len < MIN_HELD_BYTES || grouped.contains(&(at as u32)) {
             return None;
         }
-        let (buffer, bytes) = uncleared_buffer(env, len)?;
-        // SAFETY: the caller's; JavaScript gets the buffer only when the run has ended.
+        let buffer = room.call(len as f64).ok()?.raw();
+        let bytes = bytes_of_buffer(env.raw(), buffer).filter(|bytes| bytes.len() == len)?;
+        expect_writes(bytes.cast(), len);
+        // SAFETY: the caller's; JavaScript gets the new buffer only when the run has ended.
         let lent = unsafe { Buffer::lent_mut(bytes)? };
         self.0.push((at, buffer));
         Some(lent)

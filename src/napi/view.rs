@@ -1,12 +1,13 @@
 //! Views of JavaScript's memory.
 
 use crate::error::{Error, ErrorKind, Result, amount};
-use crate::memory::{Buffer, store};
+use crate::memory::{Buffer, expect_writes, store};
 use napi::ValueType;
 use napi::bindgen_prelude::{FromNapiValue, TypeName, Uint8Array, ValidateNapiValue};
 use napi::sys;
 use std::marker::PhantomData;
-use std::ptr::{NonNull, null_mut};
+use std::mem::MaybeUninit;
+use std::ptr::{NonNull, null_mut, slice_from_raw_parts_mut};
 use std::sync::atomic::AtomicU8;
 
 /// A `Uint8Array` argument, valid during the call. Its memory may belong to a `SharedArrayBuffer`, which other threads
@@ -76,6 +77,7 @@ impl View<'_> {
             let message = format!("the view has {}, expected {}", amount(memory.len(), "byte"), bytes.len());
             return Err(Error::new(ErrorKind::Type, message));
         }
+        expect_writes(memory.as_ptr().cast(), memory.len());
         store(bytes, memory);
         Ok(())
     }
@@ -117,6 +119,14 @@ impl View<'_> {
         // who accesses it is a JavaScript thread, or this function on one, and accesses it atomically.
         Ok(unsafe { std::slice::from_raw_parts(start.cast().as_ptr(), len) })
     }
+}
+
+/// The bytes of `buffer`, valid as long as no JavaScript runs; `None` if it is no ArrayBuffer.
+pub fn bytes_of_buffer(env: sys::napi_env, buffer: sys::napi_value) -> Option<*mut [MaybeUninit<u8>]> {
+    let (mut start, mut len) = (null_mut(), 0);
+    // SAFETY: the value lives as long as the native frame that has it; the function fails for anything but an ArrayBuffer.
+    let status = unsafe { sys::napi_get_arraybuffer_info(env, buffer, &mut start, &mut len) };
+    (status == sys::Status::napi_ok && !start.is_null()).then(|| slice_from_raw_parts_mut(start.cast(), len))
 }
 
 impl TypeName for View<'_> {

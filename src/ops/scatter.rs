@@ -34,16 +34,28 @@ pub(super) fn check_updates(updates: &Descriptor, expected: Vec<Dim>) -> Result<
     }
 }
 
-/// Puts each element of `updates` into `input` at the place that `place` returns for its index.
-fn scatter(input: &Tensor, updates: &Tensor, place: impl Fn(&[usize]) -> Vec<usize>) -> Tensor {
-    let mut replaced: HashMap<Vec<usize>, Number> = HashMap::new();
+/// `input` after each of `updates`, in row-major order, at the place that `place` returns for its index: `combine`
+/// returns what becomes of an element and its update.
+pub(super) fn scatter(
+    input: &Tensor,
+    updates: &Tensor,
+    place: impl Fn(&[usize]) -> Vec<usize>,
+    combine: impl Fn(Number, Number) -> Number,
+) -> Tensor {
+    let mut changed: HashMap<Vec<usize>, Number> = HashMap::new();
     // `from_fn` visits the elements in row-major order.
     Tensor::from_fn(&updates.descriptor(), |index| {
-        let update = updates.at(index);
-        replaced.insert(place(index), update);
+        let (place, update) = (place(index), updates.at(index));
+        let element = changed.get(&place).copied().unwrap_or_else(|| input.at(&place));
+        changed.insert(place, combine(element, update));
         update
     });
-    Tensor::from_fn(&input.descriptor(), |index| replaced.get(index).copied().unwrap_or_else(|| input.at(index)))
+    Tensor::from_fn(&input.descriptor(), |index| changed.get(index).copied().unwrap_or_else(|| input.at(index)))
+}
+
+/// The last update of an element replaces it.
+fn replaced(input: &Tensor, updates: &Tensor, place: impl Fn(&[usize]) -> Vec<usize>) -> Tensor {
+    scatter(input, updates, place, |_, update| update)
 }
 
 pub(super) const INPUT: OperandRule = operand("input", ANY, FROM_1D);
@@ -87,7 +99,7 @@ impl Operator for ScatterElements {
             place[axis] = clamp_index(indices.at(index), input.shape()[axis]);
             place
         };
-        vec![scatter(input, required(inputs, 2), place)]
+        vec![replaced(input, required(inputs, 2), place)]
     }
 }
 
@@ -124,7 +136,7 @@ impl Operator for ScatterNd {
             place.extend(inner);
             place
         };
-        vec![scatter(input, required(inputs, 2), place)]
+        vec![replaced(input, required(inputs, 2), place)]
     }
 }
 

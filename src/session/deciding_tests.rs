@@ -466,7 +466,7 @@ fn tensors_decide_with_what_was_written_last() {
         let ones = || Feed::Bytes(Arc::new(Buffer::copy_of(bytes_of(&[1.0f32; 6][..])).unwrap()));
         let run = session.run(shapes, vec![ones(), ones(), Feed::Tensor(truth.clone())], vec![Target::Read; 2]);
         // Quick runs happen at once.
-        let values = match run.run_here(|_, _| None) {
+        let values = match run.run_here(|_, _| ControlFlow::Continue(None)) {
             Ok(values) => values.unwrap(),
             Err(run) => {
                 let values = Arc::new(Slot::default());

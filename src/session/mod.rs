@@ -65,6 +65,7 @@ use serde_json::json;
 use specialization::bind_constants;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use template::{Bindings, FreeSizes};
@@ -179,10 +180,10 @@ impl SessionRun {
     /// queued before it. Returns the outputs that are read, in the order of the outputs, or the unchanged run.
     ///
     /// `room` may provide memory for an output that the caller has [read](Session::note_read) before; it gets the index
-    /// of the output and its size in bytes.
+    /// of the output and its size in bytes. If it breaks, the run does not happen.
     pub fn run_here(
         mut self,
-        mut room: impl FnMut(usize, usize) -> Option<Buffer>,
+        room: impl FnMut(usize, usize) -> ControlFlow<(), Option<Buffer>>,
     ) -> std::result::Result<Result<Vec<Option<Output>>>, SessionRun> {
         let session = self.session.clone();
         // Elsewhere, a graph may have locked a tensor that decides.
@@ -193,18 +194,31 @@ impl SessionRun {
         // Work that was queued before may have freed the plan, or written to a feed.
         let turn = session.context.turn().zip(session.quick(&self.shapes, &self.feeds));
         let Some((turn, specialization)) = turn else { return Err(self) };
-        if specialization.rest.is_none() {
-            for (at, (target, output)) in self.targets.iter_mut().zip(&specialization.outputs).enumerate() {
-                if matches!(target, Target::Read) && session.is_read[at].load(Ordering::Relaxed) {
-                    let given = room(at, output.descriptor.bytes());
-                    *target = given.map_or(Target::Read, |given| Target::Into(Arc::new(Slot::of(given))));
-                }
-            }
+        if specialization.rest.is_none() && self.place_results(&specialization.outputs, room).is_break() {
+            return Err(self);
         }
         drop(specialization);
         let values = Arc::new(Slot::default());
         let ran = turn.run(|site| self.compute(site, values.clone()));
         Ok(ran.map(|_| values.take().unwrap_or_default()).map_err(Error::with_code))
+    }
+
+    /// Has `outputs` that were read before written into memory from `room`. If it breaks, none is.
+    fn place_results(
+        &mut self,
+        outputs: &[Port],
+        mut room: impl FnMut(usize, usize) -> ControlFlow<(), Option<Buffer>>,
+    ) -> ControlFlow<()> {
+        let mut given = Vec::new();
+        for (at, (target, output)) in self.targets.iter().zip(outputs).enumerate() {
+            if matches!(target, Target::Read) && self.session.is_read[at].load(Ordering::Relaxed) {
+                given.extend(room(at, output.descriptor.bytes())?.map(|room| (at, room)));
+            }
+        }
+        for (at, room) in given {
+            self.targets[at] = Target::Into(Arc::new(Slot::of(room)));
+        }
+        ControlFlow::Continue(())
     }
 
     /// Replaces the feed at index `at` by bytes that `copy` returns before the run starts, on its thread.

@@ -10,6 +10,7 @@ use crate::onnx::tensor::ElementType::{self, Float, Float16};
 use crate::onnx::testing::{Attr, TestGraph};
 use crate::runtime::{Tensor, Wish};
 use std::cell::Cell;
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::mpsc::channel;
 
 /// y = x + b for x of shape [n, m].
@@ -381,7 +382,7 @@ fn a_small_run_happens_at_once_if_its_plan_exists_and_nothing_is_queued() {
     let session = session(add(), SessionOptions::default());
     let x = data(&[1.0, 2.0, 3.0, 4.0], Some(&[2, 2]));
     let feeds = [x, data(&[10.0, 20.0], None)];
-    let here_in = |session: &Arc<Session>, room: &mut dyn FnMut(usize, usize) -> Option<Buffer>| {
+    let here_in = |session: &Arc<Session>, room: &mut dyn FnMut(usize, usize) -> ControlFlow<(), Option<Buffer>>| {
         let offers: Vec<Offer> =
             feeds.iter().map(|(bytes, shape)| Offer::Data { bytes: bytes.len(), shape: shape.clone() }).collect();
         let shapes = session.signature().shapes_of_feeds(&offers).unwrap();
@@ -411,12 +412,13 @@ fn a_small_run_happens_at_once_if_its_plan_exists_and_nothing_is_queued() {
             assert_eq!((at, bytes), (0, 16));
             let room = Buffer::copy_of(&[7; 16]).unwrap();
             given.set(room.as_ptr());
-            Some(room)
+            Continue(Some(room))
         };
         here_in(&session, &mut room).ok()
     });
     assert_eq!(of(&values.expect("it is quick").unwrap()), given.get());
-    let here = |session: &Arc<Session>| here_in(session, &mut |_, _| None);
+    let here = |session: &Arc<Session>| here_in(session, &mut |_, _| Continue(None));
+    assert!(here_in(&session, &mut |_, _| Break(())).is_err());
     let (go, wait) = channel::<()>();
     // Ends when `go` is dropped.
     session.context.enqueue(move |_| wait.recv().map_or(Ok(None), |()| unreachable!()), Done::unobserved());

@@ -7,11 +7,10 @@ use crate::error::Problem;
 use crate::ops::attributes::Attributes;
 use crate::ops::gather::{check_axis, clamp_coordinates, clamp_index, picked_shape};
 use crate::ops::rule::*;
-use crate::ops::scatter::{INDEX, INPUT, OUTPUT, SAME, check_updates};
+use crate::ops::scatter::{INDEX, INPUT, OUTPUT, SAME, check_updates, scatter};
 use crate::ops::tensor::{Tensor, wrap};
 use crate::ops::{Inputs, NamedOperator, Operator, Tensors, required};
 use crate::shape::Descriptor;
-use std::collections::HashMap;
 
 crate::enumeration! {
     /// What an update does to an element.
@@ -72,16 +71,9 @@ impl Reduction {
         }
     }
 
-    /// `input` after each of `updates` at the place that `place` returns for its index, in row-major order.
+    /// `input` after each of `updates` at the place that `place` returns for its index.
     fn scatter(self, input: &Tensor, updates: &Tensor, place: impl Fn(&[usize]) -> Vec<usize>) -> Tensor {
-        let mut changed: HashMap<Vec<usize>, Number> = HashMap::new();
-        Tensor::from_fn(&updates.descriptor(), |index| {
-            let (place, update) = (place(index), updates.at(index));
-            let element = changed.get(&place).copied().unwrap_or_else(|| input.at(&place));
-            changed.insert(place, self.combine(input.dtype, element, update));
-            update
-        });
-        Tensor::from_fn(&input.descriptor(), |index| changed.get(index).copied().unwrap_or_else(|| input.at(index)))
+        scatter(input, updates, place, |element, update| self.combine(input.dtype, element, update))
     }
 }
 
