@@ -25,7 +25,7 @@ use super::steps::remap::RemapStep;
 use super::steps::resample2d::LinearStep;
 use super::steps::roi::{MaxRoiPoolStep, RoiAlignStep};
 use super::steps::rotate::RotateStep;
-use super::steps::scatter::{ScatterElementsReducedStep, ScatterElementsStep, ScatterReducedStep, ScatterStep};
+use super::steps::scatter::{ScatterElementsStep, ScatterRowsStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::top_k::TopKStep;
 use super::steps::triangular::TriangularStep;
@@ -40,6 +40,7 @@ use crate::ops::block_product::BlockProduct;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::extension::elementwise::Extended;
 use crate::ops::extension::integer_product::IntegerProduct;
+use crate::ops::extension::scatter::Reduction;
 use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
 use crate::ops::quantized::{Quantized, Scale};
@@ -227,8 +228,8 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::Gather(op) => GatherStep::new(op, l.input(0), l.input(1)).into(),
         Op::GatherNd(_) => GatherStep::by_coordinates(l.input(0), l.input(1)).into(),
         Op::GatherElements(op) => GatherElementsStep(Along::new(op.axis, l.input(0), l.input(1))).into(),
-        Op::ScatterNd(_) => ScatterStep::by_coordinates(l.input(0), l.input(1)).into(),
-        Op::ScatterElements(op) => ScatterElementsStep(Along::new(op.axis, l.input(0), l.input(1))).into(),
+        Op::ScatterNd(_) => ScatterRowsStep::by_coordinates(Reduction::None, [l.input(0), l.input(1)]).into(),
+        Op::ScatterElements(op) => ScatterElementsStep::new(Reduction::None, op.axis, [l.input(0), l.input(1)])?.into(),
         Op::Triangular(op) => TriangularStep::new(op, l.input(0)).into(),
         Op::Elementwise(op) => lower_elementwise(*op, l),
         Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
@@ -293,8 +294,12 @@ fn lower_extension(op: &Extension, l: &mut Lowering) -> Result<Step> {
         Extension::MaxRoiPool(op) => MaxRoiPoolStep::new(op, l.input(0)).into(),
         Extension::RoiAlign(op) => RoiAlignStep::new(op, [l.input(0), l.input(2)]).into(),
         Extension::Rotate(op) => RotateStep::new(op, l.input(0), l.input(1)).into(),
-        Extension::ScatterElementsReduced(op) => ScatterElementsReducedStep::new(op, [l.input(0), l.input(1)])?.into(),
-        Extension::ScatterNdReduced(op) => ScatterReducedStep::by_coordinates(op, [l.input(0), l.input(1)]).into(),
+        Extension::ScatterElementsReduced(op) => {
+            ScatterElementsStep::new(op.reduction, op.axis, [l.input(0), l.input(1)])?.into()
+        }
+        Extension::ScatterNdReduced(op) => {
+            ScatterRowsStep::by_coordinates(op.reduction, [l.input(0), l.input(1)]).into()
+        }
         Extension::TopK(op) => TopKStep::new(op, l.input(0)).into(),
     })
 }

@@ -25,7 +25,7 @@ use super::steps::remap::RemapStep;
 use super::steps::resample2d::LinearStep;
 use super::steps::roi::{MaxRoiPoolStep, RoiAlignStep};
 use super::steps::rotate::RotateStep;
-use super::steps::scatter::{ScatterElementsReducedStep, ScatterElementsStep, ScatterReducedStep, ScatterStep};
+use super::steps::scatter::{ScatterElementsStep, ScatterRowsStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::top_k::TopKStep;
 use super::steps::triangular::TriangularStep;
@@ -122,14 +122,10 @@ steps! {
     RoiAlign(RoiAlignStep),
     /// Maxima in regions.
     MaxRoiPool(MaxRoiPoolStep),
-    /// Scatters rows.
-    Scatter(ScatterStep),
-    /// Scatters elements.
-    ScatterElements(ScatterElementsStep),
-    /// Combines elements with updates, by index.
-    ScatterElementsReduced(ScatterElementsReducedStep),
     /// Combines rows with updates.
-    ScatterReduced(ScatterReducedStep),
+    ScatterRows(ScatterRowsStep),
+    /// Combines elements with updates.
+    ScatterElements(ScatterElementsStep),
     /// Triangular matrices.
     Triangular(TriangularStep),
     /// Element-wise operators, fused or not.

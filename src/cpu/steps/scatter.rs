@@ -1,19 +1,18 @@
 //! The steps for `scatterND` and `scatterElements`, and for their forms that combine elements with updates. Updates of the
 //! same position follow each other in their order: work is only split where the threads' positions differ.
 
-use super::gather::{Along, IndexedRows};
+use super::gather::IndexedRows;
 use super::{Env, Run};
-use crate::cpu::kernels::gather::Index;
-use crate::cpu::kernels::scatter::{CombineElements, CombineRows, Combined, ToPlaces, scatter_elements, scatter_rows};
+use crate::cpu::kernels::scatter::{CombineElements, CombineRows, Combined, ToPlaces};
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::pool::Threads;
 use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
 use crate::dtype::{DataType, Element};
 use crate::error::Result;
 use crate::memory::check_room;
-use crate::ops::extension::scatter::{Reduction, ScatterElementsReduced, ScatterNdReduced};
+use crate::ops::extension::scatter::Reduction;
 use crate::shape::{Descriptor, elements, strides};
-use crate::{with_element, with_index, with_storage};
+use crate::{with_element, with_index};
 
 /// Minimum elements of one range of the copy of the input.
 const COPY_GRAIN: usize = 4096;
@@ -30,80 +29,19 @@ fn copy_of_input<'a, T: Element>(threads: &Threads, io: &mut Io<'a>) -> &'a mut 
     output
 }
 
-/// Replaces rows.
-pub struct ScatterStep {
-    /// Bytes per element.
-    size: usize,
-    rows: IndexedRows,
-}
-
-impl ScatterStep {
-    /// Creates the step for `scatterND()` over a copy of `input`.
-    pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> ScatterStep {
-        ScatterStep { size: input.dtype.size(), rows: IndexedRows::by_coordinates(input, indices) }
-    }
-}
-
-impl Run for ScatterStep {
-    fn kernel(&self) -> &'static str {
-        "scatter rows"
-    }
-
-    fn run(&self, env: &Env, io: &mut Io) {
-        let rows = self.rows.find(env, io);
-        with_storage!(self.size, T => {
-            let output = copy_of_input::<T>(env.threads, io);
-            let (updates, row_len) = (io.input::<T>(2), self.rows.row_len);
-            let shape = [1, output.len() / row_len, row_len];
-            for_each_column_block(env.threads, output, shape, [COLUMNS, usize::MAX], rows.len(), |_, columns, out| {
-                scatter_rows(updates, rows, row_len, columns, out);
-            });
-        })
-    }
-
-    fn scratch_bytes(&self, _threads: usize) -> usize {
-        self.rows.scratch_bytes()
-    }
-}
-
-/// `scatterElements()`: replaces single elements of a copy of the input.
-pub struct ScatterElementsStep(pub Along);
-
-impl ScatterElementsStep {
-    fn run_as<T: Element, I: Index>(&self, env: &Env, io: &mut Io) {
-        let Along { size, count, inner, .. } = self.0;
-        let output = copy_of_input::<T>(env.threads, io);
-        let (indices, updates) = (io.input::<I>(1), io.input::<T>(2));
-        let block = count * inner;
-        for_each_chunk(env.threads, output, size * inner, 1, 2 * block, |first, out| {
-            scatter_elements(&updates[first * block..], &indices[first * block..], count, inner, out, size);
-        });
-    }
-}
-
-impl Run for ScatterElementsStep {
-    fn kernel(&self) -> &'static str {
-        "scatter elements"
-    }
-
-    fn run(&self, env: &Env, io: &mut Io) {
-        with_storage!(self.0.element(), T => with_index!(self.0.index_type(), I => self.run_as::<T, I>(env, io)))
-    }
-}
-
 /// Combines rows with updates.
-pub struct ScatterReducedStep {
+pub struct ScatterRowsStep {
     dtype: DataType,
     reduction: Reduction,
     rows: IndexedRows,
 }
 
-impl ScatterReducedStep {
-    /// Creates the step for `op` on `operands`: the input and the indices.
-    pub fn by_coordinates(op: &ScatterNdReduced, operands: [&Descriptor; 2]) -> ScatterReducedStep {
+impl ScatterRowsStep {
+    /// Creates the step for `operands`: the input and the indices, whose last dimension holds coordinates.
+    pub fn by_coordinates(reduction: Reduction, operands: [&Descriptor; 2]) -> ScatterRowsStep {
         let [input, indices] = operands;
         let rows = IndexedRows::by_coordinates(input, indices);
-        ScatterReducedStep { dtype: input.dtype, reduction: op.reduction, rows }
+        ScatterRowsStep { dtype: input.dtype, reduction, rows }
     }
 
     fn run_as<T: Combined>(&self, env: &Env, io: &mut Io) {
@@ -116,9 +54,9 @@ impl ScatterReducedStep {
     }
 }
 
-impl Run for ScatterReducedStep {
+impl Run for ScatterRowsStep {
     fn kernel(&self) -> &'static str {
-        "scatter rows reduced"
+        "scatter rows"
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
@@ -131,7 +69,7 @@ impl Run for ScatterReducedStep {
 }
 
 /// Combines single elements with updates.
-pub struct ScatterElementsReducedStep {
+pub struct ScatterElementsStep {
     dtype: DataType,
     index_type: DataType,
     reduction: Reduction,
@@ -153,13 +91,13 @@ fn places_within(sizes: &[u32], within: &[u32]) -> Option<Vec<u32>> {
     (sizes != within).then(|| (0..elements(sizes)).map(place).collect())
 }
 
-impl ScatterElementsReducedStep {
-    /// Creates the step for `op` on `operands`: the input and the indices.
+impl ScatterElementsStep {
+    /// Creates the step for updates along `axis` of `operands`: the input and the indices.
     ///
     /// # Errors
     /// An UnknownError if there is no room for its tables.
-    pub fn new(op: &ScatterElementsReduced, operands: [&Descriptor; 2]) -> Result<ScatterElementsReducedStep> {
-        let axis = op.axis as usize;
+    pub fn new(reduction: Reduction, axis: u32, operands: [&Descriptor; 2]) -> Result<ScatterElementsStep> {
+        let axis = axis as usize;
         let [input, indices] = operands.map(Descriptor::sizes);
         let places = elements(&indices[..axis]) + elements(&indices[axis + 1..]);
         check_room(places * size_of::<u32>() + elements(&input[..axis]) * size_of::<Option<u32>>())?;
@@ -169,10 +107,10 @@ impl ScatterElementsReducedStep {
             places.into_iter().zip(0..).for_each(|(place, block)| blocks[place as usize] = Some(block));
             blocks
         });
-        Ok(ScatterElementsReducedStep {
+        Ok(ScatterElementsStep {
             dtype: operands[0].dtype,
             index_type: operands[1].dtype,
-            reduction: op.reduction,
+            reduction,
             input: around(&input),
             indices: around(&indices),
             blocks,
@@ -207,9 +145,9 @@ fn elements_of([outer, count, inner]: [usize; 3]) -> usize {
     outer * count * inner
 }
 
-impl Run for ScatterElementsReducedStep {
+impl Run for ScatterElementsStep {
     fn kernel(&self) -> &'static str {
-        "scatter elements reduced"
+        "scatter elements"
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
