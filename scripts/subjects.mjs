@@ -37,6 +37,7 @@ export const COMMANDS = {
       run: ['cargo', 'run', '--release', '--manifest-path', 'bench/limits/Cargo.toml', '--target-dir', 'target/bench/limits', '--'],
       withoutAddon: true,
     },
+    calls: { title: 'what a run costs beside its operators, beside onnxruntime-node', run: ['node', 'bench/calls/run.mjs'] },
     border: { title: 'what a token with many caches costs the JavaScript thread, and its heap', run: ['node', 'bench/border/run.mjs'] },
     generate: { title: 'text generation, beside llama.cpp, too', run: ['node', 'bench/generate/run.mjs'] },
     loader: { title: 'models of many nodes, cuts, branches or tables: loading and running', run: ['node', 'bench/loader/run.mjs'] },
