@@ -20,6 +20,7 @@ const USAGE = `usage: npm run bench -- calls [OPTION ...]
 
   --threads LIST   numbers of threads, separated by commas (1 and 2, or 1 on a single processor)
   --runs N         runs of each engine and call (10000)
+  --against NAME   onnxruntime-node, or none (onnxruntime-node)
   --from FOLDER    with an installed onnxruntime-node, instead of one that is installed in bench/
   --write          write bench/calls/RESULTS.md
   --help`;
@@ -112,23 +113,25 @@ const us = (/** @type {number} */ value) => (value < 100 ? value.toFixed(1) : va
 async function rowOf(call, threads, ort, wanted) {
   const bytes = 4 * call.shape.reduce((a, b) => a * b);
   const runs = Math.max(100, Math.min(wanted, Math.floor(MOST_BYTES / bytes)));
-  const engines = [await ours(call, threads), await theirs(ort, call, threads)];
+  const engines = [await ours(call, threads), ...(ort === undefined ? [] : [await theirs(ort, call, threads)])];
   const [own, peer] = await measure(call, engines, runs);
   const steps = await /** @type {() => Promise<number>} */ (engines[0].stepsUs)();
   for (const engine of engines) await engine.close();
   const at = (/** @type {number[]} */ list, /** @type {number} */ share) => /** @type {number} */ (quantileSorted(list, share));
-  const cells = [at(own, 0.5), at(own, 0.99), at(peer, 0.5), at(peer, 0.99)].map(us);
-  return [call.name, String(threads), String(runs), ...cells, (at(peer, 0.5) / at(own, 0.5)).toFixed(2), us(at(own, 0.5) - steps)];
+  const cells = (/** @type {number[]} */ list) => [at(list, 0.5), at(list, 0.99)].map(us);
+  const compared = peer === undefined ? ['–', '–', '–'] : [...cells(peer), (at(peer, 0.5) / at(own, 0.5)).toFixed(2)];
+  return [call.name, String(threads), String(runs), ...cells(own), ...compared, us(at(own, 0.5) - steps)];
 }
 
 await entry(async () => {
-  const { parsed, integer, integers } = checksOf(USAGE);
+  const { wrong, parsed, integer, integers } = checksOf(USAGE);
   const values = parsed(
     () =>
       parseArgs({
         options: {
           threads: { type: 'string', default: availableParallelism() > 1 ? '1,2' : '1' },
           runs: { type: 'string', default: '10000' },
+          against: { type: 'string', default: PEER },
           from: { type: 'string' },
           write: { type: 'boolean', default: false },
           help: { type: 'boolean', short: 'h', default: false },
@@ -136,9 +139,12 @@ await entry(async () => {
       }).values,
   );
   const [threads, runs] = [integers('threads', values.threads, MAX_THREADS), integer('runs', values.runs, 1e6)];
-  if (values.from === undefined) await install([PEER]);
+  if (![PEER, 'none'].includes(values.against)) throw wrong(`--against is ${values.against}, expected ${PEER} or none`);
+  if (values.write && values.against === 'none') throw wrong(`--write needs times of ${PEER}`);
+  const hasPeer = values.against === PEER;
+  if (hasPeer && values.from === undefined) await install([PEER]);
   const { from = dirname(import.meta.dirname) } = values;
-  const ort = createRequire(join(from, 'package.json'))(PEER);
+  const ort = hasPeer ? createRequire(join(from, 'package.json'))(PEER) : undefined;
   const rows = [];
   for (const call of CALLS) {
     for (const count of threads) {

@@ -290,7 +290,7 @@ export const STEPS = [
     run: [
       'npm run bench -- models --filter gru_denoise --against none --threads 1 --samples 2 --loads 1',
       'npm run bench -- operators --against none --threads 1 --tiny',
-      'npm run bench -- calls --threads 1 --runs 10',
+      'npm run bench -- calls --against none --threads 1 --runs 10',
     ],
   },
   { name: 'clients', title: 'client libraries', tier: 'full', needs: ['addon'], inputs: CODE, run: ['npm run suite -- clients'] },
