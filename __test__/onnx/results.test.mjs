@@ -116,7 +116,7 @@ test('a feed that is detached while memory for results is made is an error', asy
       );
     }
   } finally {
-    delete ArrayBuffer[Symbol.hasInstance];
+    Reflect.deleteProperty(ArrayBuffer, Symbol.hasInstance);
   }
   quick.destroy();
 });
