@@ -25,6 +25,7 @@ use super::steps::remap::RemapStep;
 use super::steps::resample2d::LinearStep;
 use super::steps::roi::{MaxRoiPoolStep, RoiAlignStep};
 use super::steps::rotate::RotateStep;
+use super::steps::sample::{DeformColumnsStep, GridSampleStep};
 use super::steps::scatter::{ScatterElementsStep, ScatterRowsStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::top_k::TopKStep;
@@ -120,6 +121,10 @@ steps! {
     Rotate(RotateStep),
     /// Averages or maxima of samples in regions.
     RoiAlign(RoiAlignStep),
+    /// Samples of images at coordinates.
+    GridSample(GridSampleStep),
+    /// Rows of a deformable convolution.
+    DeformColumns(DeformColumnsStep),
     /// Maxima in regions.
     MaxRoiPool(MaxRoiPoolStep),
     /// Combines rows with updates.

@@ -636,9 +636,18 @@ impl<'c, 'm> Call<'c, 'm> {
 fn is_costly(op: &Operation) -> bool {
     use Extension as E;
     let Api(op) = op else {
-        let costly =
-            |op: &E| matches!(op, E::Col2Im(_) | E::Dft(_) | E::IntegerProduct(_) | E::MaxRoiPool(_) | E::RoiAlign(_));
-        return matches!(op, Operation::Extension(op) if costly(op));
+        return matches!(
+            op,
+            Operation::Extension(
+                E::Col2Im(_)
+                    | E::DeformColumns(_)
+                    | E::Dft(_)
+                    | E::GridSample(_)
+                    | E::IntegerProduct(_)
+                    | E::MaxRoiPool(_)
+                    | E::RoiAlign(_)
+            )
+        );
     };
     matches!(
         op,

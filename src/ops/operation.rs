@@ -230,8 +230,12 @@ named! {
         IntegerProduct(extension::integer_product::IntegerProduct),
         /// `Col2Im` of images.
         Col2Im(extension::col2im::Col2Im),
+        /// What `DeformConv` multiplies, of images with channels last.
+        DeformColumns(extension::deform_columns::DeformColumns),
         /// `DFT` along the last dimension but that of components.
         Dft(extension::dft::Dft),
+        /// `GridSample` of images with channels last.
+        GridSample(extension::grid_sample::GridSample),
         /// `MaxRoiPool`.
         MaxRoiPool(extension::max_roi_pool::MaxRoiPool),
         /// `RoiAlign` of images with channels last.

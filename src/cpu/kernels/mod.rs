@@ -20,6 +20,7 @@ pub mod resample;
 pub mod roi;
 pub mod rotate;
 pub mod rows;
+pub mod sample;
 pub mod scatter;
 pub mod softmax;
 pub mod stored;

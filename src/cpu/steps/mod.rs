@@ -35,6 +35,7 @@ pub mod remap;
 pub mod resample2d;
 pub mod roi;
 pub mod rotate;
+pub mod sample;
 pub mod scatter;
 pub mod top_k;
 pub mod triangular;

@@ -1,8 +1,10 @@
 //! Operators of ONNX that the API lacks. Only imported models have them.
 
 pub mod col2im;
+pub mod deform_columns;
 pub mod dft;
 pub mod elementwise;
+pub mod grid_sample;
 pub mod integer_product;
 pub mod log_softmax;
 pub mod max_roi_pool;
