@@ -14,6 +14,7 @@ pub mod gather;
 pub mod lanes;
 pub mod normalize;
 pub mod pool;
+pub mod pool_fold;
 pub mod reduce;
 pub mod remap;
 pub mod resample;

@@ -1,28 +1,27 @@
 //! Pooling: reduces the elements of each window to one.
 //!
-//! A tile of the image is copied between borders of empty accumulators. Then each element is folded with those below it,
-//! and each column with those to the right. Both are loops over the whole tile in blocks of constant length, however
-//! short its rows are; what they compute between rows is never read.
-//!
-//! Averages are sums in float32: of `n` elements in each direction, in runs of at most [`DIRECT`]. The error is at most
-//! `16 + n / 16` roundings of the sum of magnitudes in each direction. Squares are summed in float64, where those of all
-//! float32 are normal numbers.
+//! The rows under a row of windows are folded to a line between borders of empty accumulators, then the columns of the
+//! line. Windows that share runs of elements need all lines of a tile at once: the tile is copied between such borders,
+//! then each element is folded with those below it, and each column with those to the right. Both are loops over the
+//! whole tile in blocks of constant length; what they compute between rows is never read.
 
-use super::float::Float;
-use crate::cpu::simd::{Kernel, MAX_LANES, Simd};
+use super::pool_fold::{PUT, PoolFold};
+use crate::cpu::simd::{Kernel, Simd};
 use crate::ops::spatial::Slide;
-use half::f16;
 use std::marker::PhantomData;
 
 /// Elements folded at a time.
 const BLOCK: usize = 32;
-/// Results written at a time.
-const PUT: usize = 16;
 /// Elements of a direction that are folded one after the other; longer windows consist of such runs.
 const DIRECT: usize = 16;
 
-/// Rows with at least this many elements get their borders one by one.
-const LONG: usize = 128;
+/// Lines that are written before they are read, and their elements: it takes a while until what was written can be read
+/// at another place.
+const LINES: usize = 8;
+const LINES_LEN: usize = 4096;
+
+/// Rows with at least this many elements are folded one by one.
+const LONG: usize = 28;
 
 /// Elements of a tile, so that it stays in the first-level cache.
 const TILE: usize = 8192;
@@ -34,162 +33,6 @@ const WINDOWS: usize = 3;
 /// Images with more padding than this many times their size, and [`SLACK`], are pooled window by window.
 const MAX_PADDED: usize = 4;
 const SLACK: usize = 64;
-
-/// A reduction of elements of type `T` to one.
-pub trait PoolFold<T>: Copy + Sync {
-    /// The accumulator.
-    type Sum: Copy + Send;
-    /// The accumulator of no elements.
-    const EMPTY: Self::Sum;
-    /// The accumulators of elements.
-    fn lift<S: Simd>(simd: S, from: &[T], to: &mut [Self::Sum]);
-    /// Combines two accumulators.
-    fn add(a: Self::Sum, b: Self::Sum) -> Self::Sum;
-    /// The same if neither [is special](Self::is_special).
-    #[inline(always)]
-    fn add_plain(a: Self::Sum, b: Self::Sum) -> Self::Sum {
-        Self::add(a, b)
-    }
-    /// Whether [`add_plain`](Self::add_plain) may lose this accumulator.
-    #[inline(always)]
-    fn is_special(_: Self::Sum) -> bool {
-        false
-    }
-    /// The results for windows that cover these numbers of columns and rows, at least 1.
-    fn finish<S: Simd>(simd: S, sums: &[Self::Sum; PUT], columns: &[f32; PUT], rows: f32) -> [T; PUT];
-}
-
-/// A stored floating-point type.
-pub trait Stored: Float {
-    /// Rounds to this type.
-    fn round<S: Simd>(simd: S, x: &[f32; PUT]) -> [Self; PUT];
-}
-
-impl Stored for f32 {
-    #[inline(always)]
-    fn round<S: Simd>(_: S, x: &[f32; PUT]) -> [f32; PUT] {
-        *x
-    }
-}
-
-impl Stored for f16 {
-    #[inline(always)]
-    fn round<S: Simd>(simd: S, x: &[f32; PUT]) -> [f16; PUT] {
-        let mut rounded = [f16::ZERO; PUT];
-        const { assert!(PUT.is_multiple_of(MAX_LANES)) };
-        for (x, rounded) in x.chunks_exact(S::LANES).zip(rounded.chunks_exact_mut(S::LANES)) {
-            simd.store_f16(simd.load(x), rounded);
-        }
-        rounded
-    }
-}
-
-/// The mean; 0 for no elements.
-#[derive(Clone, Copy)]
-pub struct Average;
-
-impl<T: Stored> PoolFold<T> for Average {
-    type Sum = f32;
-    // -0 and not 0: the mean of negative zeros is a negative zero.
-    const EMPTY: f32 = -0.0;
-    #[inline(always)]
-    fn lift<S: Simd>(simd: S, from: &[T], to: &mut [f32]) {
-        T::widen(simd, from, to);
-    }
-    #[inline(always)]
-    fn add(a: f32, b: f32) -> f32 {
-        a + b
-    }
-    #[inline(always)]
-    fn finish<S: Simd>(simd: S, sums: &[f32; PUT], columns: &[f32; PUT], rows: f32) -> [T; PUT] {
-        let mut means = [0.0; PUT];
-        for i in 0..PUT {
-            means[i] = sums[i] / (columns[i] * rows);
-        }
-        T::round(simd, &means)
-    }
-}
-
-/// The square root of the sum of squares; 0 for no elements.
-#[derive(Clone, Copy)]
-pub struct Norm;
-
-impl<T: Stored> PoolFold<T> for Norm {
-    type Sum = f64;
-    const EMPTY: f64 = 0.0;
-    #[inline(always)]
-    fn lift<S: Simd>(_: S, from: &[T], to: &mut [f64]) {
-        for (to, from) in to.iter_mut().zip(from) {
-            let x = from.to_f32() as f64;
-            *to = x * x;
-        }
-    }
-    #[inline(always)]
-    fn add(a: f64, b: f64) -> f64 {
-        a + b
-    }
-    #[inline(always)]
-    fn finish<S: Simd>(simd: S, sums: &[f64; PUT], _: &[f32; PUT], _: f32) -> [T; PUT] {
-        let mut roots = [0.0; PUT];
-        for i in 0..PUT {
-            roots[i] = sums[i].sqrt() as f32;
-        }
-        T::round(simd, &roots)
-    }
-}
-
-/// The largest element, or NaN if there is one; for no elements, the smallest value of the type.
-#[derive(Clone, Copy)]
-pub struct Largest;
-
-impl<T: Stored> PoolFold<T> for Largest {
-    type Sum = f32;
-    const EMPTY: f32 = f32::NEG_INFINITY;
-    #[inline(always)]
-    fn lift<S: Simd>(simd: S, from: &[T], to: &mut [f32]) {
-        T::widen(simd, from, to);
-    }
-    #[inline(always)]
-    fn add(a: f32, b: f32) -> f32 {
-        // Evaluates both conditions to keep branches out of the loop.
-        if (a > b) | a.is_nan() { a } else { b }
-    }
-    #[inline(always)]
-    fn add_plain(a: f32, b: f32) -> f32 {
-        if a > b { a } else { b }
-    }
-    #[inline(always)]
-    fn is_special(x: f32) -> bool {
-        x.is_nan()
-    }
-    #[inline(always)]
-    fn finish<S: Simd>(simd: S, sums: &[f32; PUT], _: &[f32; PUT], _: f32) -> [T; PUT] {
-        T::round(simd, sums)
-    }
-}
-
-macro_rules! largest {
-    ($($type:ty)*) => {$(
-        impl PoolFold<$type> for Largest {
-            type Sum = $type;
-            const EMPTY: $type = <$type>::MIN;
-            #[inline(always)]
-            fn lift<S: Simd>(_: S, from: &[$type], to: &mut [$type]) {
-                to.copy_from_slice(from);
-            }
-            #[inline(always)]
-            fn add(a: $type, b: $type) -> $type {
-                if a > b { a } else { b }
-            }
-            #[inline(always)]
-            fn finish<S: Simd>(_: S, sums: &[$type; PUT], _: &[f32; PUT], _: f32) -> [$type; PUT] {
-                *sums
-            }
-        }
-    )*};
-}
-
-largest! { i8 u8 i32 u32 i64 u64 }
 
 /// The windows along one dimension.
 #[derive(Clone, Copy)]
@@ -230,6 +73,16 @@ impl Along {
         Along { tile: self.outputs.min((elements - self.span()) / self.stride() + 1), ..self }
     }
 
+    /// What is under these windows, of pixels with this many elements.
+    #[inline(always)]
+    fn part(&self, at: usize, windows: usize, channels: usize) -> Part {
+        let (start, begin, input) = (at * self.stride(), self.slide.begin as usize, self.slide.input as usize);
+        let len = self.reach(windows);
+        let (first, before) = (start.saturating_sub(begin).min(input), begin.saturating_sub(start).min(len));
+        let count = (input - first).min(len - before);
+        Part { first: first * channels, count: count * channels, before: before * channels, len: len * channels }
+    }
+
     /// Whether a padded copy is not much larger than the image.
     fn is_dense(&self) -> bool {
         self.reach(self.outputs) <= (self.slide.input as usize).saturating_mul(MAX_PADDED).saturating_add(SLACK)
@@ -243,6 +96,16 @@ impl Along {
     }
 }
 
+/// The elements under windows along one dimension: of `len` ones with padding, `count` are in the image, from `first`
+/// on, and `before` precede these.
+#[derive(Clone, Copy)]
+struct Part {
+    first: usize,
+    count: usize,
+    before: usize,
+    len: usize,
+}
+
 /// How windows move over images `[height, width, channels]`.
 pub struct Pooling {
     rows: Along,
@@ -253,6 +116,8 @@ pub struct Pooling {
     channels: usize,
     /// Elements per row of a tile.
     pitch: usize,
+    /// The rows of the image under the windows of each output row: their number, and the first one.
+    taps: Vec<[usize; 2]>,
     /// Number of columns under the windows of each element of an output row, at least 1, and those of an incomplete
     /// block.
     covered: Vec<f32>,
@@ -270,30 +135,43 @@ impl Pooling {
             std::iter::repeat_n(count, channels)
         });
         let covered = covered.chain(std::iter::repeat_n(1.0, PUT)).collect();
-        Pooling { runs: [rows.run(), columns.run()], rows, columns, channels, pitch, covered }
+        let taps = (0..rows.outputs).map(|at| rows.slide.taps(at)).map(|(_, count, first)| [count, first]).collect();
+        Pooling { runs: [rows.run(), columns.run()], rows, columns, channels, pitch, taps, covered }
     }
 
     fn is_dense(&self) -> bool {
         self.rows.is_dense() && self.columns.is_dense()
     }
 
-    /// Accumulators of the image in a tile.
-    fn loaded(&self) -> usize {
-        self.rows.reach(self.rows.tile) * self.pitch + BLOCK
+    /// Whether all rows of a tile are folded at once: windows share runs of elements, or rows are short.
+    fn is_tiled(&self) -> bool {
+        self.runs != [None; 2] || self.rows.stride() == 1 && self.image_row() < LONG
     }
 
-    /// Whether rows are folded one by one, to a place of their own.
-    fn is_apart(&self) -> bool {
-        self.rows.stride() > 1 && self.runs[0].is_none()
+    /// The number of lines, and accumulators of each.
+    fn lines(&self) -> [usize; 2] {
+        let len = (self.pitch + BLOCK).next_multiple_of(PUT);
+        [(LINES_LEN / len).clamp(1, LINES), len]
     }
 
     /// Accumulators that a thread needs.
     pub fn scratch(&self) -> usize {
-        if !self.is_dense() {
-            return 0;
+        match (self.is_dense(), self.is_tiled()) {
+            (false, _) => 0,
+            (true, false) => self.lines().iter().product(),
+            (true, true) => self.rows.reach(self.rows.tile) * self.pitch + BLOCK,
         }
-        let folded = self.rows.tile * self.pitch + BLOCK;
-        self.loaded() + if self.is_apart() { folded } else { 0 }
+    }
+
+    /// What is under the windows from row and column `at` on.
+    #[inline(always)]
+    fn area(&self, at: [usize; 2], [height, width]: [usize; 2]) -> [Part; 2] {
+        [self.rows.part(at[0], height, 1), self.columns.part(at[1], width, self.channels)]
+    }
+
+    /// Elements of a row of the image.
+    fn image_row(&self) -> usize {
+        self.columns.slide.input as usize * self.channels
     }
 
     /// Elements of an output row.
@@ -320,7 +198,7 @@ impl Pooling {
 pub struct PoolRows<'a, T, R: PoolFold<T>> {
     /// The movement of the windows.
     pub pooling: &'a Pooling,
-    /// `[height, width, channels]`
+    /// Starts with `[height, width, channels]`; elements behind these may be read, but do not matter.
     pub image: &'a [T],
     /// The first output row.
     pub first: usize,
@@ -342,7 +220,7 @@ impl<T: Copy, R: PoolFold<T>> Kernel for PoolRows<'_, T, R> {
             }
             return;
         }
-        let mut tile = Tile { pooling, sums: scratch, fold: PhantomData::<R> };
+        let mut tile = Tile { pooling, sums: scratch, fold: PhantomData::<(T, R)> };
         for (y, out) in (first..).step_by(pooling.rows.tile).zip(out.chunks_mut(pooling.rows.tile * row_len)) {
             for x in (0..pooling.columns.outputs).step_by(pooling.columns.tile) {
                 tile.pool(simd, image, y, x, out);
@@ -378,74 +256,87 @@ impl Pooling {
 struct Tile<'a, T, R: PoolFold<T>> {
     pooling: &'a Pooling,
     sums: &'a mut [R::Sum],
-    fold: PhantomData<R>,
+    fold: PhantomData<(T, R)>,
 }
 
 impl<T: Copy, R: PoolFold<T>> Tile<'_, T, R> {
     /// Computes the tile of windows whose first one is at row `y` and column `x`; `out` has the rows from `y` on.
     #[inline(always)]
     fn pool<S: Simd>(&mut self, simd: S, image: &[T], y: usize, x: usize, out: &mut [T]) {
-        let Pooling { rows, columns, channels, pitch, .. } = *self.pooling;
-        let row_len = self.pooling.row_len();
-        let height = out.len() / row_len;
-        let width = columns.tile.min(columns.outputs - x);
-        let loaded = [rows.reach(height), columns.reach(width) * channels];
-        self.load(simd, image, [y, x], loaded);
-        let special = self.sums[..loaded[0] * pitch].iter().map(|&sum| R::is_special(sum) as u32).sum::<u32>() > 0;
-        let passes = self.passes([height, width], loaded[1]);
-        match special {
+        let pooling = self.pooling;
+        let size = [out.len() / pooling.row_len(), pooling.columns.tile.min(pooling.columns.outputs - x)];
+        let area = pooling.area([y, x], size);
+        if !pooling.is_tiled() {
+            return match has_special::<S, T, R>(simd, image, area, pooling.image_row()) {
+                true => self.lines::<S, true>(simd, image, [y, x], size[1], area[1], out),
+                false => self.lines::<S, false>(simd, image, [y, x], size[1], area[1], out),
+            };
+        }
+        self.load(simd, image, area);
+        let passes = self.passes(size, area[1].len);
+        match has_special::<S, T, R>(simd, image, area, pooling.image_row()) {
             true => passes.iter().for_each(|pass| pass.run::<T, R, true>(self.sums)),
             false => passes.iter().for_each(|pass| pass.run::<T, R, false>(self.sums)),
         }
-        let (start, apart) = match self.pooling.is_apart() {
-            true => (self.pooling.loaded(), pitch),
-            false => (0, rows.stride() * pitch),
-        };
-        for at in 0..height {
-            let covered = rows.slide.taps(y + at).1.max(1) as f32;
-            let out = &mut out[at * row_len + x * channels..];
-            // What is written beyond the row is overwritten by the next one.
-            let end = if width == columns.outputs { out.len() } else { width * channels };
-            self.store(simd, start + at * apart, x * channels, covered, width, &mut out[..end]);
+        for (at, out) in (0..).step_by(LINES).zip(out.chunks_mut(LINES * pooling.row_len())) {
+            let line = pooling.rows.stride() * pooling.pitch;
+            self.store::<S, false>(simd, (at * line, line), [1, 1], [y + at, x], size[1], out);
         }
     }
 
-    /// Copies the elements under the windows from `at` on, between empty accumulators.
+    /// Computes the tile line by line.
     #[inline(always)]
-    fn load<S: Simd>(&mut self, simd: S, image: &[T], at: [usize; 2], [height, width]: [usize; 2]) {
-        let Pooling { rows, columns, channels, pitch, .. } = *self.pooling;
-        let row_len = columns.slide.input as usize * channels;
-        // How much of the image precedes the tile, and how much of the tile the image.
-        let before = |along: &Along, at: usize| {
-            let (start, begin) = (at * along.stride(), along.slide.begin as usize);
-            (start.saturating_sub(begin), begin.saturating_sub(start))
-        };
-        let (top, above) = before(&rows, at[0]);
-        let (left, aside) = before(&columns, at[1]);
-        let (left, aside) = (row_len.min(left * channels), width.min(aside * channels));
-        let count = (row_len - left).min(width - aside);
-        let above = above.min(height);
-        let inside = (rows.slide.input as usize).saturating_sub(top).min(height - above);
-        let (before, rest) = self.sums[..height * pitch].split_at_mut(above * pitch);
-        let (sums, after) = rest.split_at_mut(inside * pitch);
-        before.fill(R::EMPTY);
-        after.fill(R::EMPTY);
-        if inside == 0 {
-            return;
-        }
-        if count == pitch && count == row_len {
-            return R::lift(simd, &image[top * row_len..][..sums.len()], sums);
-        }
-        if count < LONG {
-            sums.fill(R::EMPTY);
-        }
-        let image = image[top * row_len..].chunks_exact(row_len);
-        for (sums, row) in sums.chunks_exact_mut(pitch).zip(image) {
-            R::lift(simd, &row[left..][..count], &mut sums[aside..][..count]);
-            if count >= LONG {
-                sums[..aside].fill(R::EMPTY);
-                sums[aside + count..].fill(R::EMPTY);
+    fn lines<S: Simd, const CAREFUL: bool>(
+        &mut self,
+        simd: S,
+        image: &[T],
+        [y, x]: [usize; 2],
+        width: usize,
+        part: Part,
+        out: &mut [T],
+    ) {
+        let Pooling { rows, columns, channels, .. } = *self.pooling;
+        let (image_row, row_len) = (self.pooling.image_row(), self.pooling.row_len());
+        let [lines, line] = self.pooling.lines();
+        self.sums[..lines * line].fill(R::EMPTY);
+        let fold = [columns.window(), columns.dilation().saturating_mul(channels)];
+        let shift = rows.dilation().saturating_mul(image_row);
+        for (y, out) in (y..).step_by(lines).zip(out.chunks_mut(lines * row_len)) {
+            let taps = &self.pooling.taps[y..][..out.len() / row_len];
+            for (&[count, top], line) in taps.iter().zip(self.sums.chunks_exact_mut(line)) {
+                let (from, line) = (&image[top * image_row + part.first..], &mut line[part.before..]);
+                match count {
+                    0 => line[..part.count].fill(R::EMPTY),
+                    2 => fold_rows::<S, T, R, CAREFUL>(simd, from, shift, 2, part.count, line),
+                    3 => fold_rows::<S, T, R, CAREFUL>(simd, from, shift, 3, part.count, line),
+                    count => fold_rows::<S, T, R, CAREFUL>(simd, from, shift, count, part.count, line),
+                }
             }
+            if fold[0] > 1 && columns.stride() > 2 && channels == 1 {
+                // Vectors are folded faster than elements are gathered.
+                let len = (width - 1) * columns.stride() + 1;
+                let pass = Pass { len, count: fold[0], shift: fold[1] };
+                for line in self.sums.chunks_exact_mut(line).take(taps.len()) {
+                    pass.run::<T, R, CAREFUL>(line);
+                }
+                self.store::<S, CAREFUL>(simd, (0, line), [1, 1], [y, x], width, out);
+                // The borders were folded, too.
+                self.sums[..lines * line].fill(R::EMPTY);
+            } else {
+                self.store::<S, CAREFUL>(simd, (0, line), fold, [y, x], width, out);
+            }
+        }
+    }
+
+    /// Copies the elements under the windows between empty accumulators.
+    #[inline(always)]
+    fn load<S: Simd>(&mut self, simd: S, image: &[T], [rows, columns]: [Part; 2]) {
+        let (pitch, image_row) = (self.pooling.pitch, self.pooling.image_row());
+        let sums = &mut self.sums[..rows.len * pitch];
+        sums.fill(R::EMPTY);
+        let inside = sums[rows.before * pitch..].chunks_exact_mut(pitch);
+        for (sums, row) in inside.zip(image[rows.first * image_row..].chunks(image_row)).take(rows.count) {
+            R::lift(simd, &row[columns.first..][..columns.count], &mut sums[columns.before..][..columns.count]);
         }
     }
 
@@ -454,41 +345,203 @@ impl<T: Copy, R: PoolFold<T>> Tile<'_, T, R> {
     #[inline(always)]
     fn passes(&self, [height, width]: [usize; 2], row_len: usize) -> [Pass; 4] {
         let Pooling { rows, columns, channels, pitch, .. } = *self.pooling;
-        let along = |along: &Along, run: Option<usize>, place: usize, len: usize, step: usize| {
+        let along = |along: &Along, run: Option<usize>, len: usize, step: usize| {
             let (shift, run) = (along.dilation() * step, run.unwrap_or(along.window()));
             let runs = along.window() / run;
-            let pass = Pass { from: place, to: place, len, count: runs, shift: run * shift, times: 1, skips: [0, 0] };
-            [Pass { len: len + (runs - 1) * run * shift, count: run, shift, ..pass }, pass]
+            let pass = Pass { len, count: runs, shift: run * shift };
+            [Pass { len: len + (runs - 1) * run * shift, count: run, shift }, pass]
         };
-        let is_apart = self.pooling.is_apart();
-        let (place, stride) = if is_apart { (self.pooling.loaded(), 1) } else { (0, rows.stride()) };
-        let mut down = along(&rows, self.pooling.runs[0], 0, (height - 1) * stride * pitch + row_len, pitch);
-        if is_apart {
-            down[0] = Pass { to: place, len: row_len, times: height, skips: [rows.stride() * pitch, pitch], ..down[0] };
-        }
+        let stride = rows.stride();
+        let down = along(&rows, self.pooling.runs[0], (height - 1) * stride * pitch + row_len, pitch);
         let len = (height - 1) * stride * pitch + ((width - 1) * columns.stride() + 1) * channels;
-        let across = along(&columns, self.pooling.runs[1], place, len, channels);
+        let across = along(&columns, self.pooling.runs[1], len, channels);
         [down[0], down[1], across[0], across[1]]
     }
 
-    /// Writes the results of `width` windows from the accumulators at `from` on; `column` is the first element of the
-    /// output row. May write more of `out` than that.
+    /// Writes rows of results, of `width` windows, from row `y` and column `x` on. The accumulators of each row are from
+    /// `start` on and `line` apart: for each window those of `fold[0]` elements `fold[1]` apart. May write more of `out`:
+    /// all of it is written later.
     #[inline(always)]
-    fn store<S: Simd>(&self, simd: S, from: usize, column: usize, rows: f32, width: usize, out: &mut [T]) {
-        let (channels, stride) = (self.pooling.channels, self.pooling.columns.stride());
-        let (sums, covered) = (&self.sums[from..], &self.pooling.covered[column..]);
-        match (stride, channels) {
-            (1, _) => put::<S, T, R, 1>(simd, sums, 1, covered, rows, width * channels, out),
-            (2, 1) => put::<S, T, R, 2>(simd, sums, 2, covered, rows, width, out),
-            (_, 1) => put::<S, T, R, 0>(simd, sums, stride, covered, rows, width, out),
-            _ => {
-                for x in 0..width {
-                    let (sums, covered) = (&sums[x * stride * channels..], &covered[x * channels..]);
-                    put::<S, T, R, 1>(simd, sums, 1, covered, rows, channels, &mut out[x * channels..]);
+    fn store<S: Simd, const CAREFUL: bool>(
+        &self,
+        simd: S,
+        (start, line): (usize, usize),
+        fold: [usize; 2],
+        [y, x]: [usize; 2],
+        width: usize,
+        out: &mut [T],
+    ) {
+        let Pooling { columns, channels, .. } = *self.pooling;
+        let (column, row_len, stride) = (x * channels, self.pooling.row_len(), columns.stride());
+        let rows = &self.pooling.taps[y..][..out.len() / row_len];
+        // What is written beyond the row is overwritten by the next one, if they are whole rows.
+        let end = if width == columns.outputs { usize::MAX } else { width * channels };
+        let (sums, columns) = (&self.sums[start..], &self.pooling.covered[column..]);
+        let lines = Lines { sums, line, stride, fold, rows, columns, row_len, end };
+        let out = &mut out[column..];
+        match (stride, channels, fold[0]) {
+            (2, 1, 2) => lines.put::<S, T, R, 2, CAREFUL>(simd, 2, width, out),
+            (2, 1, 3) => lines.put::<S, T, R, 2, CAREFUL>(simd, 3, width, out),
+            (2, 1, count) => lines.put::<S, T, R, 2, CAREFUL>(simd, count, width, out),
+            (3.., 1, _) => lines.put::<S, T, R, 0, CAREFUL>(simd, 1, width, out),
+            (_, _, count) => {
+                // Neighboring windows are like more channels.
+                let len = if stride == 1 { width * channels } else { channels };
+                for at in (0..width * channels).step_by(len) {
+                    let (sums, columns) = (&lines.sums[at * stride..], &lines.columns[at..]);
+                    // A pixel is followed by the next one of its row, unless it is the last.
+                    let end = if stride == 1 { end } else { width * channels - at };
+                    let (lines, out) = (Lines { sums, columns, end, ..lines }, &mut out[at..]);
+                    match count {
+                        3 => lines.put::<S, T, R, 1, CAREFUL>(simd, 3, len, out),
+                        _ => lines.put::<S, T, R, 1, CAREFUL>(simd, count, len, out),
+                    }
                 }
             }
         }
     }
+}
+
+/// Whether [`PoolFold::add_plain`] may lose elements of an area of an image with rows of this length.
+#[inline(always)]
+fn has_special<S: Simd, T: Copy, R: PoolFold<T>>(
+    simd: S,
+    image: &[T],
+    [rows, columns]: [Part; 2],
+    image_row: usize,
+) -> bool {
+    let image = &image[rows.first * image_row..];
+    if columns.count == image_row {
+        return R::has_special(simd, &image[..rows.count * image_row]);
+    }
+    // A loop, as closures are not compiled for the level.
+    let mut found = false;
+    for row in image.chunks(image_row).take(rows.count) {
+        found |= R::has_special(simd, &row[columns.first..][..columns.count]);
+    }
+    found
+}
+
+/// Folds `count` rows that are `shift` apart, each of `len` elements, to the accumulators at the start of `line`.
+#[inline(always)]
+fn fold_rows<S: Simd, T: Copy, R: PoolFold<T>, const CAREFUL: bool>(
+    simd: S,
+    image: &[T],
+    shift: usize,
+    count: usize,
+    len: usize,
+    line: &mut [R::Sum],
+) {
+    let line = &mut line[..len.max(PUT)];
+    if (count - 1).saturating_mul(shift).saturating_add(len.max(PUT)) > image.len() {
+        return fold_last_row::<S, T, R, CAREFUL>(simd, image, shift, count, len, line);
+    }
+    for at in (0..len).step_by(PUT) {
+        // The last block may be at any place: what it computes again is the same.
+        let at = if len < PUT { 0 } else { at.min(len - PUT) };
+        let rows = Rows::<S, T, R> { simd, image: &image[at..], shift, fold: PhantomData };
+        // SAFETY: the image has this many elements from the last row on, as was just checked.
+        let sums = unsafe { fold_runs::<T, R, _, CAREFUL>(count, &rows) };
+        *line[at..].first_chunk_mut().expect("a line ends with a spare block") = sums;
+    }
+    line[len..].fill(R::EMPTY);
+}
+
+/// The same for rows that end with the image, and are shorter than a block.
+#[inline(always)]
+fn fold_last_row<S: Simd, T: Copy, R: PoolFold<T>, const CAREFUL: bool>(
+    simd: S,
+    image: &[T],
+    shift: usize,
+    count: usize,
+    len: usize,
+    line: &mut [R::Sum],
+) {
+    R::lift(simd, &image[..len], &mut line[..len]);
+    for k in 1..count {
+        let mut sums = [R::EMPTY; PUT];
+        R::lift(simd, &image[k * shift..][..len], &mut sums[..len]);
+        join::<T, R, CAREFUL, PUT>(line.first_chunk_mut().expect("a block"), &sums);
+    }
+    line[len..].fill(R::EMPTY);
+}
+
+/// Blocks to be combined.
+trait Blocks<A> {
+    /// Block `k`.
+    ///
+    /// # Safety
+    /// It must exist.
+    unsafe fn block(&self, k: usize) -> [A; PUT];
+}
+
+/// Neighboring elements of rows that are `shift` apart.
+struct Rows<'a, S, T, R> {
+    simd: S,
+    image: &'a [T],
+    shift: usize,
+    fold: PhantomData<R>,
+}
+
+impl<S: Simd, T: Copy, R: PoolFold<T>> Blocks<R::Sum> for Rows<'_, S, T, R> {
+    #[inline(always)]
+    unsafe fn block(&self, k: usize) -> [R::Sum; PUT] {
+        debug_assert!(k * self.shift + PUT <= self.image.len());
+        // SAFETY: the caller guarantees that the image has these elements.
+        let block = unsafe { &*self.image.as_ptr().add(k * self.shift).cast::<[T; PUT]>() };
+        R::lift_block(self.simd, block)
+    }
+}
+
+/// Accumulators of windows that are `STRIDE` apart, `shift` apart in each.
+struct Columns<'a, A, const STRIDE: usize> {
+    sums: &'a [A],
+    shift: usize,
+}
+
+impl<A: Copy, const STRIDE: usize> Blocks<A> for Columns<'_, A, STRIDE> {
+    #[inline(always)]
+    unsafe fn block(&self, k: usize) -> [A; PUT] {
+        debug_assert!(k * self.shift + (PUT - 1) * STRIDE < self.sums.len());
+        // SAFETY: the caller guarantees that there are these accumulators.
+        let from = unsafe { self.sums.as_ptr().add(k * self.shift) };
+        // SAFETY: as above.
+        let mut of = [unsafe { *from }; PUT];
+        for (i, of) in of.iter_mut().enumerate() {
+            // SAFETY: as above.
+            *of = unsafe { *from.add(i * STRIDE) };
+        }
+        of
+    }
+}
+
+/// Combines `count` blocks, in runs of at most [`DIRECT`].
+///
+/// # Safety
+/// There must be this many blocks.
+#[inline(always)]
+unsafe fn fold_runs<T, R: PoolFold<T>, B: Blocks<R::Sum>, const CAREFUL: bool>(
+    count: usize,
+    blocks: &B,
+) -> [R::Sum; PUT] {
+    // SAFETY: by the contract.
+    let mut all = unsafe { blocks.block(0) };
+    for k in 1..count.min(DIRECT) {
+        // SAFETY: by the contract.
+        let next = unsafe { blocks.block(k) };
+        join::<T, R, CAREFUL, PUT>(&mut all, &next);
+    }
+    for first in (DIRECT..count).step_by(DIRECT) {
+        // SAFETY: by the contract.
+        let mut run = unsafe { blocks.block(first) };
+        for k in first + 1..count.min(first + DIRECT) {
+            // SAFETY: by the contract.
+            let next = unsafe { blocks.block(k) };
+            join::<T, R, CAREFUL, PUT>(&mut run, &next);
+        }
+        join::<T, R, CAREFUL, PUT>(&mut all, &run);
+    }
+    all
 }
 
 #[inline(always)]
@@ -503,93 +556,115 @@ fn block_mut<T>(sums: &mut [T], at: usize) -> &mut [T; BLOCK] {
 
 /// Adds `x` to `sums`.
 #[inline(always)]
-fn join<T, R: PoolFold<T>, const CAREFUL: bool>(sums: &mut [R::Sum; BLOCK], x: &[R::Sum; BLOCK]) {
-    for i in 0..BLOCK {
+fn join<T, R: PoolFold<T>, const CAREFUL: bool, const N: usize>(sums: &mut [R::Sum; N], x: &[R::Sum; N]) {
+    for i in 0..N {
         sums[i] = if CAREFUL { R::add(sums[i], x[i]) } else { R::add_plain(sums[i], x[i]) };
     }
 }
 
-/// For each of `len` elements from `from` on, folds `count` elements that are `shift` apart, and writes the results from
-/// `to` on: in place, or outside of what is read. Repeats that `times`; `skips` advances `from` and `to`.
+/// Folds `count` elements that are `shift` apart for each of `len` elements, in place.
 #[derive(Clone, Copy)]
 struct Pass {
-    from: usize,
-    to: usize,
     len: usize,
     count: usize,
     shift: usize,
-    times: usize,
-    skips: [usize; 2],
 }
 
 impl Pass {
     #[inline(always)]
     fn run<T, R: PoolFold<T>, const CAREFUL: bool>(&self, sums: &mut [R::Sum]) {
-        if self.count == 1 && self.from == self.to {
+        if self.count == 1 {
             return;
         }
-        for time in 0..self.times {
-            let (from, to) = (self.from + time * self.skips[0], self.to + time * self.skips[1]);
-            match self.count {
-                2 => self.fold::<T, R, CAREFUL>(sums, from, to, 2),
-                3 => self.fold::<T, R, CAREFUL>(sums, from, to, 3),
-                count => self.fold::<T, R, CAREFUL>(sums, from, to, count),
-            }
-        }
-    }
-
-    /// Compiled for some counts.
-    #[inline(always)]
-    fn fold<T, R: PoolFold<T>, const CAREFUL: bool>(&self, sums: &mut [R::Sum], from: usize, to: usize, count: usize) {
         for at in (0..self.len).step_by(BLOCK) {
-            let mut all = *block(sums, from + at);
-            for k in 1..count.min(DIRECT) {
-                join::<T, R, CAREFUL>(&mut all, block(sums, from + at + k * self.shift));
+            let mut all = *block(sums, at);
+            for k in 1..self.count.min(DIRECT) {
+                join::<T, R, CAREFUL, BLOCK>(&mut all, block(sums, at + k * self.shift));
             }
-            for first in (DIRECT..count).step_by(DIRECT) {
-                let mut run = *block(sums, from + at + first * self.shift);
-                for k in first + 1..count.min(first + DIRECT) {
-                    join::<T, R, CAREFUL>(&mut run, block(sums, from + at + k * self.shift));
+            for first in (DIRECT..self.count).step_by(DIRECT) {
+                let mut run = *block(sums, at + first * self.shift);
+                for k in first + 1..self.count.min(first + DIRECT) {
+                    join::<T, R, CAREFUL, BLOCK>(&mut run, block(sums, at + k * self.shift));
                 }
-                join::<T, R, CAREFUL>(&mut all, &run);
+                join::<T, R, CAREFUL, BLOCK>(&mut all, &run);
             }
-            *block_mut(sums, to + at) = all;
+            *block_mut(sums, at) = all;
         }
     }
 }
 
-/// Writes the `len` results of accumulators `STRIDE` apart (0: `stride`), in blocks as far as `out` reaches.
-#[inline(always)]
-fn put<S: Simd, T: Copy, R: PoolFold<T>, const STRIDE: usize>(
-    simd: S,
-    sums: &[R::Sum],
+/// Rows of accumulators, and how windows move over them.
+#[derive(Clone, Copy)]
+struct Lines<'a, A> {
+    sums: &'a [A],
+    /// From a row of accumulators to the next one.
+    line: usize,
+    /// From a window to the next one.
     stride: usize,
-    covered: &[f32],
-    rows: f32,
-    len: usize,
-    out: &mut [T],
-) {
-    for at in (0..len).step_by(PUT) {
-        let mut of = [R::EMPTY; PUT];
-        if STRIDE == 0 {
+    /// The accumulators of a window, and from one of them to the next one.
+    fold: [usize; 2],
+    /// The rows and numbers of columns of the image that windows cover, by row and column.
+    rows: &'a [[usize; 2]],
+    columns: &'a [f32],
+    /// From a row of results to the next one, and how much of it may be written.
+    row_len: usize,
+    end: usize,
+}
+
+impl<A: Copy> Lines<'_, A> {
+    /// Writes `len` results per row, each of `count` accumulators, of windows `STRIDE` apart (0: as far as the lines say).
+    /// Writes blocks as far as `out` reaches.
+    #[inline(always)]
+    fn put<S: Simd, T: Copy, R: PoolFold<T, Sum = A>, const STRIDE: usize, const CAREFUL: bool>(
+        &self,
+        simd: S,
+        count: usize,
+        len: usize,
+        out: &mut [T],
+    ) {
+        // A line ends with a spare block.
+        const { assert!(2 * PUT <= BLOCK) };
+        let blocks = len.div_ceil(PUT);
+        assert!(blocks > 0 && blocks * PUT <= self.columns.len());
+        let read = ((blocks * PUT - 1) * STRIDE).saturating_add((count - 1).saturating_mul(self.fold[1]));
+        for (row, &[covered, _]) in self.rows.iter().enumerate() {
+            let covered = covered.max(1) as f32;
+            let (sums, out) = (&self.sums[row * self.line..], &mut out[row * self.row_len..]);
+            assert!(read < sums.len());
+            let end = out.len().min(self.end);
+            let (whole, rest) = out[..end.min(blocks * PUT)].as_chunks_mut();
+            let mut last = R::finish(simd, &[R::EMPTY; PUT], &[1.0; PUT], 1.0);
+            for (at, out) in (0..len).step_by(PUT).zip(whole.iter_mut().chain([&mut last])) {
+                *out = self.block_of::<S, T, R, STRIDE, CAREFUL>(simd, sums, count, covered, at);
+            }
+            rest.copy_from_slice(&last[..rest.len()]);
+        }
+    }
+
+    /// The results from `at` on.
+    #[inline(always)]
+    fn block_of<S: Simd, T: Copy, R: PoolFold<T, Sum = A>, const STRIDE: usize, const CAREFUL: bool>(
+        &self,
+        simd: S,
+        sums: &[A],
+        count: usize,
+        rows: f32,
+        at: usize,
+    ) -> [T; PUT] {
+        let shift = self.fold[1];
+        let sums = if STRIDE == 0 {
+            let mut of = [R::EMPTY; PUT];
             // Far beyond the last window there may be nothing.
-            for i in 0..PUT.min(len - at) {
-                of[i] = sums[(at + i) * stride];
+            for (of, sum) in of.iter_mut().zip(sums[at * self.stride..].iter().step_by(self.stride)) {
+                *of = *sum;
             }
+            of
         } else {
-            // A tile ends with a spare block.
-            const { assert!(2 * PUT <= BLOCK) };
-            let sums = &sums[at * STRIDE..][..(PUT - 1) * STRIDE + 1];
-            for i in 0..PUT {
-                of[i] = sums[i * STRIDE];
-            }
-        }
-        let covered = covered[at..].first_chunk().expect("a block more than columns");
-        let results = R::finish(simd, &of, covered, rows);
-        let out = &mut out[at..];
-        match out.first_chunk_mut::<PUT>() {
-            Some(out) => *out = results,
-            None => out.copy_from_slice(&results[..out.len()]),
-        }
+            let blocks = Columns::<A, STRIDE> { sums: &sums[at * STRIDE..], shift };
+            // SAFETY: `put` checked that there are these accumulators.
+            unsafe { fold_runs::<T, R, _, CAREFUL>(count, &blocks) }
+        };
+        let columns = self.columns[at..].first_chunk().expect("a block more than columns");
+        R::finish(simd, &sums, columns, rows)
     }
 }

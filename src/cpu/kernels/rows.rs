@@ -1,7 +1,7 @@
 //! Folds of contiguous rows: blocks are summed in float32 vectors, and their sums joined in float64. The error of a sum
 //! is a few ULP (float32) of the sum of its terms' magnitudes.
 
-use crate::cpu::simd::{Simd, math};
+use crate::cpu::simd::{MAX_LANES, Simd, math};
 
 /// Elements summed in float32: 16 per lane in four vectors of 16 lanes.
 const SUMMED: usize = 1024;
@@ -13,20 +13,41 @@ const UNROLL: usize = 4;
 #[inline(always)]
 pub fn largest<S: Simd>(simd: S, x: &[f32]) -> f32 {
     let mut best = [simd.splat(f32::NEG_INFINITY); UNROLL];
+    if x.len() < S::LANES {
+        return x.iter().fold(f32::NEG_INFINITY, |best, &x| if x > best { x } else { best });
+    }
     let quads = x.chunks_exact(UNROLL * S::LANES);
     let rest = quads.remainder().chunks_exact(S::LANES);
-    let tail = rest.remainder();
     for quad in quads {
         for (best, x) in best.iter_mut().zip(quad.chunks_exact(S::LANES)) {
             *best = simd.max(simd.load(x), *best);
         }
     }
-    for x in rest {
-        best[0] = simd.max(simd.load(x), best[0]);
+    for (best, x) in best.iter_mut().zip(rest) {
+        *best = simd.max(simd.load(x), *best);
     }
-    let mut lanes = [f32::NEG_INFINITY; 16];
+    // Overlaps what was read.
+    best[3] = simd.max(simd.load(&x[x.len() - S::LANES..]), best[3]);
+    let mut lanes = [f32::NEG_INFINITY; MAX_LANES];
     simd.store(simd.max(simd.max(best[0], best[1]), simd.max(best[2], best[3])), &mut lanes);
-    lanes.iter().chain(tail).fold(f32::NEG_INFINITY, |best, &x| if x > best { x } else { best })
+    for half in [8, 4, 2, 1] {
+        for i in 0..half {
+            lanes[i] = if lanes[i + half] > lanes[i] { lanes[i + half] } else { lanes[i] };
+        }
+    }
+    lanes[0]
+}
+
+/// `x *= factor` for each element.
+#[inline(always)]
+pub fn scale<S: Simd>(simd: S, x: &mut [f32], factor: f32) {
+    let factor = simd.splat(factor);
+    let mut blocks = x.chunks_exact_mut(S::LANES);
+    for x in &mut blocks {
+        simd.store(simd.mul(simd.load(x), factor), x);
+    }
+    let tail = blocks.into_remainder();
+    simd.store_partial(simd.mul(simd.load_partial(tail), factor), tail);
 }
 
 /// Computes `out = exp(x + shift)` and returns the sum, for at most a few hundred elements, and results up to 1. Results
@@ -47,12 +68,14 @@ pub fn powers<S: Simd>(simd: S, x: &[f32], shift: f32, out: &mut [f32]) -> f32 {
             *sum = simd.add(*sum, power);
         }
     }
-    let mut last = 0.0;
     for (x, out) in tail.chunks(S::LANES).zip(rest.chunks_mut(S::LANES)) {
-        simd.store_partial(math::exp_nonpositive(simd, simd.add(simd.load_partial(x), shift)), out);
-        last += out.iter().sum::<f32>();
+        // Lanes beyond the end are exp(0), times 0.
+        let inside = simd.load_partial(&[1.0; MAX_LANES][..x.len()]);
+        let power = math::exp_nonpositive(simd, simd.mul_add(shift, inside, simd.load_partial(x)));
+        simd.store_partial(power, out);
+        sums[0] = simd.mul_add(power, inside, sums[0]);
     }
-    simd.sum(simd.add(sums[0], sums[1])) + last
+    simd.sum(simd.add(sums[0], sums[1]))
 }
 
 /// The terms of a sum.

@@ -4,7 +4,7 @@
 //! the formula. Exponentials below the smallest normal float count as 0. Sums of blocks are joined in float64.
 
 use super::reduce::WIDTH;
-use super::rows::{largest, powers};
+use super::rows::{largest, powers, scale};
 use crate::cpu::simd::{Kernel, Simd, math};
 use crate::memory::ColumnBlock;
 
@@ -93,7 +93,7 @@ fn softmax_row<S: Simd>(simd: S, x: &[f32], out: &mut [f32], log: bool) {
         return out.iter_mut().zip(x).for_each(|(out, x)| *out = (x + shift) - log);
     }
     let factor = (1.0 / sum) as f32;
-    out.iter_mut().for_each(|out| *out *= factor);
+    scale(simd, out, factor);
 }
 
 /// Softmax of each of at most [`WIDTH`] neighboring columns of a matrix `[rows, stride]`.

@@ -2,7 +2,8 @@
 
 use super::reduce::ReduceStep;
 use super::{Env, Run};
-use crate::cpu::kernels::pool::{Average, Largest, Norm, PoolFold, PoolRows, Pooling};
+use crate::cpu::kernels::pool::{PoolRows, Pooling};
+use crate::cpu::kernels::pool_fold::{Average, Largest, Norm, PoolFold};
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk_with;
 use crate::cpu::step::Step;
@@ -62,7 +63,7 @@ impl Pool2dStep {
                 let (image, first) = (row / rows, row % rows);
                 let count = (rows - first).min(out.len() / row_len);
                 let (now, rest) = out.split_at_mut(count * row_len);
-                let image = &input[image * self.image..][..self.image];
+                let image = &input[image * self.image..];
                 env.isa.run(PoolRows::<T, R> { pooling: &self.pooling, image, first, out: now, scratch });
                 (row, out) = (row + count, rest);
             }
