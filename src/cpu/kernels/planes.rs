@@ -110,7 +110,7 @@ impl Planes {
     }
 
     /// Length of the copied planes in floats, for [`fill`](Self::fill). Behind them is room for reading whole vectors.
-    pub fn len(&self) -> usize {
+    pub fn copied_len(&self) -> usize {
         self.channels * self.plane_len() + MAX_LANES
     }
 
@@ -131,7 +131,7 @@ impl Planes {
 
     /// Copies what is under the output rows `rows`, from an image that starts at `image`, with planes `stride` apart.
     pub fn fill(&self, isa: Isa, image: &[f32], stride: usize, rows: Range<usize>, out: &mut [f32]) {
-        isa.run(Fill { planes: self, image, stride, rows, out: &mut out[..self.len()] });
+        isa.run(Fill { planes: self, image, stride, rows, out: &mut out[..self.copied_len()] });
     }
 }
 
@@ -430,7 +430,7 @@ mod tests {
                     let mut weights = vec![f32::NAN; outputs * planes.depth()];
                     pack_filter(isa, [outputs, planes.depth()], weight, &mut weights);
                     for rows in [0..out[0], out[0] - 1..out[0]] {
-                        let (mut copied, pixels) = (vec![f32::NAN; planes.len()], planes.pixels(rows.len()));
+                        let (mut copied, pixels) = (vec![f32::NAN; planes.copied_len()], planes.pixels(rows.len()));
                         planes.fill(isa, &image, plane, rows.clone(), &mut copied);
                         blocks(isa, outputs, |block| {
                             let mut sums = vec![f32::NAN; block.len() * Sums::stride(pixels)];

@@ -78,7 +78,7 @@ impl DirectPlanes {
     /// Scratch lengths in floats of a thread: the copied planes, and the sums of a block of channels.
     fn slot_parts(&self) -> [usize; 2] {
         let pixels = self.planes.pixels(self.strips.largest());
-        [self.planes.len().next_multiple_of(16), most_outputs(self.isa) * Sums::stride(pixels)]
+        [self.planes.copied_len().next_multiple_of(16), most_outputs(self.isa) * Sums::stride(pixels)]
     }
 
     /// Scratch length in floats of all threads and of a filter that is not packed in advance.
