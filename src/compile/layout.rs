@@ -8,7 +8,7 @@
 
 use crate::dimension::Dim;
 use crate::ir::{Graph, Node, Source, ValueId};
-use crate::ops::conv2d::Conv2d;
+use crate::ops::conv2d::{Conv2d, Conv2dAttributes};
 use crate::ops::quantized::ProductKind;
 use crate::ops::reshape::Reshape;
 use crate::ops::spatial::InputLayout;
@@ -25,6 +25,20 @@ const MIN_CHANNELS: u32 = 8;
 /// transpositions and the kernel for channels last take 0.4 to 0.9 of the time of the kernel for channels first; with
 /// three channels, several times as long.
 const VECTOR: u32 = 16;
+
+/// Maximum input channels of a convolution, and output channels of a group, that is as fast with channels first, if it
+/// is the only one: nothing else gains from the transpositions.
+const FEW_INPUTS: u32 = 16;
+const FEW_OUTPUTS: u32 = 96;
+
+/// Maximum height of a filter for that: the patches of larger ones are images of their own.
+const FEW_TAPS: u32 = 9;
+
+/// Maximum elements of the input of a group under a row of outputs for that: its padded copy stays in caches.
+const UNDER_ROW: u32 = 1 << 16;
+
+/// Minimum width of an image for which the same holds for a depthwise convolution: its rows fill vectors.
+const WIDE: u32 = 32;
 
 /// If at least one in this many convolutions is grouped, all stay unchanged: grouped ones would be transposed back and
 /// forth.
@@ -43,10 +57,11 @@ pub fn channels_last(graph: &mut Graph) {
     let grouped = graph.nodes.iter().filter(float).filter(|node| Groups::of(graph, node) == Some(Groups::Small));
     let grouped = grouped.count();
     let keeps_convolutions = grouped > 0 && grouped * MOST_GROUPED >= convolutions;
+    let is_alone = !has_integers && graph.nodes.iter().filter(|node| is_convolution(node)).count() == 1;
     let nodes = std::mem::take(&mut graph.nodes);
     let caches = graph.caches();
     let (last, absent) = (HashMap::new(), HashMap::new());
-    let mut rewrite = Rewrite { graph, keeps_convolutions, has_integers, weights, caches, last, absent };
+    let mut rewrite = Rewrite { graph, keeps_convolutions, is_alone, has_integers, weights, caches, last, absent };
     for node in nodes {
         rewrite.node(node);
     }
@@ -54,6 +69,10 @@ pub fn channels_last(graph: &mut Graph) {
         rewrite.plain(id);
     }
     graph.drop_unused();
+}
+
+fn is_convolution(node: &Node) -> bool {
+    matches!(node.op, Api(Op::Conv2d(_) | Op::ConvTranspose2d(_)))
 }
 
 fn convolves_integers(node: &Node) -> bool {
@@ -111,6 +130,8 @@ struct Rewrite<'g> {
     graph: &'g mut Graph,
     /// Whether convolutions stay as they are.
     keeps_convolutions: bool,
+    /// Whether there is a single convolution.
+    is_alone: bool,
     /// Whether the graph convolves integers, whose images have channels last: the operators after them follow.
     has_integers: bool,
     /// Filters that are constant, but still quantized and therefore not folded yet.
@@ -244,6 +265,10 @@ impl Rewrite<'_> {
             Groups::Small if !self.weights.contains(&filter) => false,
             _ => channels >= MIN_CHANNELS || self.is_native(image),
         };
+        let gains_nothing = self.is_alone && !self.last.contains_key(&image) && !self.weights.contains(&filter);
+        if gains_nothing && self.suits_planes(op, [image, filter]) {
+            return None;
+        }
         let known = self.graph.value(filter).constant().is_some() || self.weights.contains(&filter);
         if !known || !suits {
             return None;
@@ -251,6 +276,20 @@ impl Rewrite<'_> {
         let inputs = self.operands(node, 1, 4);
         self.push_native(last.into(), inputs, node);
         Some(())
+    }
+
+    /// Whether a convolution with a constant filter is as fast with channels first.
+    fn suits_planes(&self, op: &Conv2d, [image, filter]: [ValueId; 2]) -> bool {
+        let [outputs, inputs, high, wide] = op.attributes.filter_layout.axes();
+        let [image, filter] = [image, filter].map(|id| &self.graph.descriptor(id).shape);
+        let Conv2dAttributes { groups, strides, dilations, .. } = &op.attributes;
+        let rows = (filter[high] - 1) * dilations[0] + strides[0];
+        let few = filter[outputs] / *groups <= FEW_OUTPUTS && filter[high] <= FEW_TAPS;
+        few && filter[inputs] * image[3] * rows <= UNDER_ROW
+            && match groups {
+                1 => filter[inputs] <= FEW_INPUTS && (filter[high] > 1 || filter[wide] > 1),
+                _ => filter[inputs] > 1 || image[3] >= WIDE,
+            }
     }
 
     /// Whether an operator is worth transposing its image for: a pool with enough channels, if they are first, or a
@@ -588,6 +627,20 @@ mod tests {
             "%0 = input x float32 [1, 8, 8, 16]
              %1 = constant float32 [16, 16, 3, 3]
              %2 = conv2d %0 %1 inputLayout=nhwc
+             output y = %2",
+            // Planes fill vectors, and nothing else gains.
+            "%0 = input x float32 [1, 3, 8, 8]
+             %1 = constant float32 [16, 3, 3, 3]
+             %2 = conv2d %0 %1
+             %3 = relu %2
+             output y = %3",
+            "%0 = input x float32 [1, 32, 8, 8]
+             %1 = constant float32 [32, 16, 3, 3]
+             %2 = conv2d %0 %1 groups=2
+             output y = %2",
+            "%0 = input x float32 [1, 16, 32, 32]
+             %1 = constant float32 [16, 1, 3, 3]
+             %2 = conv2d %0 %1 groups=16
              output y = %2",
             "%0 = input x float32 [1, 3, 8, 8]
              %1 = maxPool2d %0

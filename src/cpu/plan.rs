@@ -716,7 +716,7 @@ mod tests {
         let column = |name: &str| steps.iter().map(|step| step[name].clone()).collect::<Vec<_>>();
         assert_eq!(
             column("kernel"),
-            ["conv2d im2col", "conv2d depthwise", "conv2d gemm", "gemm", "softmax rows", "copy"]
+            ["conv2d direct", "conv2d depthwise", "conv2d gemm", "gemm", "softmax rows", "copy"]
         );
         assert_eq!(column("operator"), ["conv2d", "conv2d", "conv2d", "matmul", "softmax", "copy"]);
         let work = [64 * 8 * 27, 36 * 8 * 9, 36 * 4 * 8, 144 * 10, 0, 0];

@@ -2,7 +2,7 @@
 //! neighboring pixels stay in registers, and every weight is loaded once for all of them. If the filter size is known
 //! at compile time, so is input shared by neighboring windows.
 
-use super::depthwise::Window;
+use super::planes::Window;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
 

@@ -159,6 +159,9 @@ pub unsafe fn transpose_elements<T: Element>(
         (_, [2..=4, _] | [_, 2..=4]) => isa.run(Few(elements)),
         // Vectors of floats can move any bits.
         (4, _) => isa.run(Elements { from: from.cast::<f32>(), from_stride, size, to: to.cast(), to_stride }),
+        (1, [rows, cols]) if isa.lanes() > WORD && rows >= isa.lanes() && cols >= WORD * isa.lanes() => {
+            isa.run(Bytes(Elements { from: from.cast(), from_stride, size, to: to.cast(), to_stride }));
+        }
         // SAFETY: by the contract, and the elements have this many bytes.
         (1, _) if size.iter().all(|&len| len >= SIDE) => unsafe {
             in_words::<1>(from.cast(), from_stride, size, to.cast(), to_stride)
@@ -247,6 +250,45 @@ impl Kernel for Elements<f32> {
         let Elements { from, from_stride, size, to, to_stride } = self;
         // SAFETY: by the contract of `transpose_elements`.
         unsafe { transpose_ptr(simd, from, from_stride, size, to, to_stride as usize) }
+    }
+}
+
+/// Bytes of a word.
+const WORD: usize = 4;
+
+/// Bytes, at least a vector of words wide and as many of these high as a vector has. Words are transposed as floats are;
+/// then each byte of a vector of them is a part of a row.
+struct Bytes(Elements<u8>);
+
+impl Kernel for Bytes {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Elements { from, from_stride, size: [rows, cols], to, to_stride } = self.0;
+        for col in starts(cols, WORD * S::LANES) {
+            for row in starts(rows, S::LANES) {
+                let mut square = [simd.splat(0.0); MAX_LANES];
+                for (r, words) in square[..S::LANES].iter_mut().enumerate() {
+                    let from = from.wrapping_offset((row + r) as isize * from_stride).wrapping_add(col);
+                    // SAFETY: the square is inside the matrix, by the contract of `transpose_elements`.
+                    *words = unsafe { simd.load_ptr(from.cast()) };
+                }
+                simd.transpose(&mut square);
+                for (w, words) in square[..S::LANES].iter().enumerate() {
+                    let mut bits = [0.0; MAX_LANES];
+                    simd.store(*words, &mut bits);
+                    for byte in 0..WORD {
+                        let line = (col + w * WORD + byte) as isize * to_stride;
+                        // SAFETY: as above; no other thread accesses these elements.
+                        let to = unsafe { std::slice::from_raw_parts_mut(to.offset(line).add(row), S::LANES) };
+                        for lane in 0..S::LANES {
+                            to[lane] = (bits[lane].to_bits() >> (8 * byte)) as u8;
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -409,6 +451,18 @@ mod tests {
                 let (c, r) = (i / strides[1] as usize, i % strides[1] as usize);
                 let place = first.wrapping_add_signed(r as isize * strides[0]) + c;
                 assert!(*x == of(if r < rows { place } else { 255 }), "{rows} by {cols}, {strides:?}, {r}, {c}");
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_at_the_edges_of_squares_of_words() {
+        for rows in [7, 8, 9, 15, 16, 17, 33] {
+            for cols in [31, 32, 33, 63, 64, 65, 130] {
+                let (high, wide) = (rows as isize, cols as isize);
+                for strides in [[wide, high], [wide + 3, high + 2], [-wide, high], [0, high]] {
+                    check_elements([rows, cols], strides, |i| i as u8 % 251);
+                }
             }
         }
     }

@@ -374,9 +374,10 @@ pub(super) mod tests {
             PatchMatrix { channels_first: false, channel_stride: 1, strides: [21, 3], ..strided.clone() };
         let wide_last =
             PatchMatrix { size: [5, 7], out: [3, 5], taps: [vec![-1, 0, 1], vec![0, 1, 2]], ..last.clone() };
+        let around_last = PatchMatrix { taps: [vec![-1, 0, 1], (-7..8).collect()], ..last.clone() };
         let far = PatchMatrix { out: [2, 20], taps: [vec![-9, 4], vec![-12, 0]], ..base.clone() };
         let odd_order = PatchMatrix { channels_first: false, ..base.clone() };
-        vec![base, last, strided, strided_last, wide_last, far, odd_order]
+        vec![base, last, strided, strided_last, wide_last, around_last, far, odd_order]
     }
 
     /// The element of `matrix` in `image`, by definition.

@@ -196,6 +196,9 @@ impl<T: Pixel> Kernel for CopyPixels<'_, T> {
             let out = &mut out[row * stride..];
             let left = (x * m.step[1]) as isize;
             let whole = adjoining && left + from >= 0 && left + to < m.size[1] as isize;
+            // Where the elements of adjoining taps are first inside the image, and where they no longer are.
+            let pieces = [0, m.size[1] as isize]
+                .map(|x| (x - left - from).clamp(0, m.taps[1].len() as isize) as usize * m.channels);
             let (mut ty, mut within) = start;
             let top = (y * m.step[0]) as isize;
             let mut rest = depth.len();
@@ -216,15 +219,17 @@ impl<T: Pixel> Kernel for CopyPixels<'_, T> {
                 let mut len = (row_len - within).min(rest);
                 let mut at = (in_y >= 0 && in_y < m.size[0] as isize).then_some(base);
                 if let Some(base) = at {
-                    if whole {
-                        at = Some(base + (left + from) as usize * m.strides[1] + within);
-                    } else {
-                        let (tap, channel) = (within / m.channels, within % m.channels);
-                        len = (m.channels - channel).min(rest);
-                        let in_x = left + m.taps[1][tap];
-                        let inside = in_x >= 0 && in_x < m.size[1] as isize;
-                        at = inside.then(|| base + in_x as usize * m.strides[1] + channel);
-                    }
+                    let (tap, channel) = (within / m.channels, within % m.channels);
+                    let in_x = left + m.taps[1][tap];
+                    let inside = in_x >= 0 && in_x < m.size[1] as isize;
+                    let end = match adjoining {
+                        true if within < pieces[0] => pieces[0],
+                        true if within < pieces[1] => pieces[1],
+                        true => row_len,
+                        false => within + m.channels - channel,
+                    };
+                    len = (end - within).min(rest);
+                    at = inside.then(|| base + in_x as usize * m.strides[1] + channel);
                 }
                 match at {
                     Some(at) => T::copy(simd, &elements[at..], out, len),

@@ -1,6 +1,7 @@
 //! Convolution: `conv2d` of the draft.
 
 mod depthwise;
+mod planes;
 mod shape;
 #[cfg(test)]
 mod tests;
@@ -9,7 +10,6 @@ mod winograd;
 pub use shape::Conv2dShape;
 
 use super::Env;
-use crate::cpu::kernels::depthwise::{Padded, Window};
 use crate::cpu::kernels::float::Floats;
 use crate::cpu::product::columns::Columns;
 use crate::cpu::product::finish::{Addend, ProductEpilogue, Tail};
@@ -19,13 +19,14 @@ use crate::cpu::product::panels::{Layout, Panels};
 use crate::cpu::product::rows::Rows;
 use crate::cpu::product::tile::tile_size;
 use crate::cpu::product::winograd::OutputTile;
-use crate::cpu::schedule::partition::{Cut, Grid};
+use crate::cpu::schedule::partition::Grid;
 use crate::cpu::schedule::tiles::{Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
 use crate::error::Result;
-use crate::memory::{Buffer, elements, elements_mut, share};
+use crate::memory::{Buffer, elements_mut, share};
 use depthwise::DepthwisePixels;
+use planes::DirectPlanes;
 use shape::Call;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -36,9 +37,9 @@ enum Method {
     /// A product of patches and filter per group, as matrices in this order. With channels last, the patches are the
     /// left operand.
     Product { patches: Box<[PatchMatrix; 2]>, packed: Vec<Panels>, grid: Grid },
-    /// Direct, plane by plane, with the filter in `f32` as `[channel][tap]`.
-    Depthwise { window: Window, weights: Option<Arc<Buffer>>, grid: Grid },
-    /// Direct, with channels last.
+    /// Direct, with channels first.
+    Planes(DirectPlanes),
+    /// Direct and depthwise, with channels last.
     DepthwisePixels(DepthwisePixels),
     /// Winograd's algorithm with transformed filters, channels last.
     Winograd(WinogradPlan),
@@ -54,22 +55,16 @@ pub struct Conv2dStep {
     method: Method,
 }
 
-/// Target number of output elements of a depthwise tile: some ten microseconds of work.
-const DEPTHWISE_TILE: usize = 8192;
-
-/// Maximum floats of padded rows for a depthwise tile: 16 MiB per thread, a hundred times what usual strides and
+/// Maximum floats of padded pixels for a depthwise tile: 16 MiB per thread, a hundred times what usual strides and
 /// dilations need. Padded rows grow with both, beyond any memory; a product of patches does not.
 const MAX_PADDED: usize = 1 << 22;
 
 impl Conv2dStep {
     /// Plans the convolution for `threads` threads and an instruction set.
     pub fn new(isa: Isa, threads: usize, shape: Conv2dShape, finishes: bool) -> Conv2dStep {
-        let [high, wide] = shape.output;
-        let grid = Grid { rows: Cut::at_most(high, 1, DEPTHWISE_TILE / wide), cols: Cut::whole(wide) };
-        let (window, pixels) = (shape.window(), DepthwisePixels::new(isa, threads, &shape));
-        let planes = !shape.channels_last && window.scratch_len(grid.rows.largest()) <= MAX_PADDED;
-        let method = if shape.is_depthwise() && planes {
-            Method::Depthwise { window, weights: None, grid }
+        let pixels = DepthwisePixels::new(isa, threads, &shape);
+        let method = if let Some(planes) = DirectPlanes::new(isa, threads, &shape) {
+            Method::Planes(planes)
         } else if shape.is_depthwise() && shape.channels_last && pixels.scratch_len(&shape) <= threads * MAX_PADDED {
             Method::DepthwisePixels(pixels)
         } else {
@@ -104,8 +99,8 @@ impl Conv2dStep {
                 self.cut();
                 true
             }
-            (Method::Depthwise { weights, .. }, Method::Depthwise { weights: old, .. }) => {
-                *weights = old;
+            (Method::Planes(planes), Method::Planes(old)) => {
+                planes.weights = old.weights;
                 true
             }
             (Method::DepthwisePixels(pixels), Method::DepthwisePixels(old)) => {
@@ -171,10 +166,11 @@ impl Conv2dStep {
                 *packed = (0..shape.groups).map(pack).collect::<Result<_>>()?;
                 self.cut();
             }
-            Method::Depthwise { weights, .. } => {
+            Method::Planes(planes) => {
+                let floats = DirectPlanes::weights_len(shape);
                 let mut buffer = Buffer::zeroed(floats * size_of::<f32>())?;
-                depthwise_weights(shape, data.piece(0..floats, &mut staging)?, elements_mut(buffer.bytes_mut()));
-                *weights = Some(share(Arc::new(buffer)));
+                planes.pack(shape, data.piece(0..floats, &mut staging)?, elements_mut(buffer.bytes_mut()));
+                planes.weights = Some(share(Arc::new(buffer)));
             }
             Method::DepthwisePixels(pixels) => {
                 let mut buffer = Buffer::zeroed(pixels.weights_len(shape) * size_of::<f32>())?;
@@ -192,7 +188,8 @@ impl Conv2dStep {
         match &self.method {
             Method::Product { .. } if self.shape.is_pointwise() => "conv2d gemm",
             Method::Product { .. } => "conv2d im2col",
-            Method::Depthwise { .. } | Method::DepthwisePixels(_) => "conv2d depthwise",
+            Method::Planes(_) if !self.shape.is_depthwise() => "conv2d direct",
+            Method::Planes(_) | Method::DepthwisePixels(_) => "conv2d depthwise",
             Method::Winograd(plan) => plan.kernel(),
         }
     }
@@ -203,11 +200,7 @@ impl Conv2dStep {
             Method::Product { patches, packed, grid } => {
                 self.cutting(&patches[0], packed).scratch_len(self.isa, grid) * self.threads
             }
-            Method::Depthwise { window, weights, grid } => {
-                let taps = self.shape.filter[0] * self.shape.filter[1];
-                let unpacked = if weights.is_some() { 0 } else { self.shape.channels[1] * taps };
-                unpacked + window.scratch_len(grid.rows.largest()) * self.threads
-            }
+            Method::Planes(planes) => planes.scratch_len(&self.shape),
             Method::DepthwisePixels(pixels) => pixels.scratch_len(&self.shape),
             Method::Winograd(plan) => plan.scratch_len(),
         }
@@ -217,7 +210,7 @@ impl Conv2dStep {
     pub fn packed(&self) -> Vec<&Arc<Buffer>> {
         match &self.method {
             Method::Product { packed, .. } => packed.iter().map(Panels::buffer).collect(),
-            Method::Depthwise { weights, .. } => weights.iter().collect(),
+            Method::Planes(planes) => planes.weights.iter().collect(),
             Method::DepthwisePixels(pixels) => pixels.weights.iter().collect(),
             Method::Winograd(plan) => vec![&plan.weights],
         }
@@ -248,22 +241,7 @@ impl Conv2dStep {
                     self.product(&call, patches, packed, tile, scratch);
                 });
             }
-            Method::Depthwise { window, weights, grid } => {
-                let taps = shape.filter[0] * shape.filter[1];
-                let (weights, scratch) = match weights {
-                    Some(weights) => (elements::<f32>(weights.bytes()), scratch),
-                    None => {
-                        let (weights, scratch) = scratch.split_at_mut(shape.channels[1] * taps);
-                        depthwise_weights(shape, call.raw_filter(), weights);
-                        (&weights[..], scratch)
-                    }
-                };
-                let planes = shape.depthwise_matrices();
-                let work = planes.batches * planes.rows * planes.cols * taps;
-                Tiles::new(out, planes, *grid).share(env.threads, work, scratch, |tile, scratch| {
-                    DepthwisePlanes { shape, window, weights, isa: self.isa }.rows(&call, tile, scratch);
-                });
-            }
+            Method::Planes(planes) => planes.run(env, shape, call, out, scratch),
             Method::DepthwisePixels(pixels) => pixels.run(env, shape, call, out, scratch),
             Method::Winograd(plan) => plan.run(env, shape, call, out, scratch),
         }
@@ -309,45 +287,4 @@ impl Conv2dStep {
 /// Where the filter of a group starts.
 fn group_start(shape: &Conv2dShape, matrix: &PatchMatrix, group: usize) -> usize {
     group * shape.group()[1] * matrix.image_stride
-}
-
-/// Writes the weights as `[channel][tap]`.
-fn depthwise_weights(shape: &Conv2dShape, filter: &[f32], out: &mut [f32]) {
-    let ([o, _, row, col], channels) = (shape.filter_strides(), shape.channels[1]);
-    let taps = shape.filter[0] * shape.filter[1];
-    for channel in 0..channels {
-        for tap in 0..taps {
-            let at = channel * o + tap / shape.filter[1] * row + tap % shape.filter[1] * col;
-            out[channel * taps + tap] = filter[at];
-        }
-    }
-}
-
-/// A running depthwise convolution of planes.
-struct DepthwisePlanes<'a> {
-    shape: &'a Conv2dShape,
-    window: &'a Window,
-    weights: &'a [f32],
-    isa: Isa,
-}
-
-impl DepthwisePlanes<'_> {
-    /// Computes rows of one plane.
-    fn rows(&self, call: &Call, tile: &mut Tile<f32>, scratch: &mut [f32]) {
-        let shape = self.shape;
-        let (image, channel) = (tile.batch / shape.channels[1], tile.batch % shape.channels[1]);
-        let plane = image * shape.channels[0] + channel / shape.group()[1];
-        let plane = &call.input[plane * shape.input[0] * shape.input[1]..];
-        let padded = Padded::fill(self.isa, self.window, plane, tile.rows.clone(), scratch);
-        let taps = shape.filter[0] * shape.filter[1];
-        let weights = &self.weights[channel * taps..][..taps];
-        let bias = call.bias.map(|bias| &bias[channel..]);
-        let addend = bias.map(|data| Addend { data, row_stride: 0, col_stride: 0, beta: 1.0 });
-        let epilogue = ProductEpilogue { alpha: 1.0, addend, tail: call.tail };
-        for row in 0..tile.rows.len() {
-            let (offset, out) = (tile.offset(row), tile.row(row));
-            padded.convolve(self.isa, row, weights, out);
-            epilogue.apply(self.isa, [0, 0], offset, out);
-        }
-    }
 }

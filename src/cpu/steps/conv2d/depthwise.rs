@@ -2,8 +2,8 @@
 
 use super::super::Env;
 use super::shape::{Call, Conv2dShape};
-use crate::cpu::kernels::depthwise::Window;
 use crate::cpu::kernels::depthwise_pixels::{Pixels, expand, pack_filter, packed_len, padded_channels};
+use crate::cpu::kernels::planes::Window;
 use crate::cpu::product::finish::Tail;
 use crate::cpu::schedule::partition::{Cut, Grid};
 use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};

@@ -1,6 +1,6 @@
 //! The parameters of `conv2d`, and its operands.
 
-use crate::cpu::kernels::depthwise::Window;
+use crate::cpu::kernels::planes::Window;
 use crate::cpu::product::finish::Tail;
 use crate::cpu::product::matrix::PatchMatrix;
 use crate::cpu::schedule::tiles::Matrices;
@@ -93,13 +93,6 @@ impl Conv2dShape {
             let batches = self.batches * self.groups;
             Matrices { batches, batch_stride: group * pixels, rows: group, row_stride: pixels, cols: pixels }
         }
-    }
-
-    /// The output as planes, which depthwise convolutions cut into strips.
-    pub(super) fn depthwise_matrices(&self) -> Matrices {
-        let ([high, wide], channels) = (self.output, self.channels[1]);
-        let batches = self.batches * channels;
-        Matrices { batches, batch_stride: high * wide, rows: high, row_stride: wide, cols: wide }
     }
 }
 

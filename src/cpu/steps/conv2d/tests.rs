@@ -127,6 +127,24 @@ fn layouts_groups_and_edges() {
 }
 
 #[test]
+fn planes_at_the_edges_of_strips_blocks_and_vectors() {
+    for base in [
+        shape([3, 15], 1, [9, 1500], [3, 3], [1, 1], [1, 1], [1; 4]),
+        shape([3, 23], 1, [40, 31], [7, 7], [2, 2], [1, 1], [3; 4]),
+        shape([16, 32], 2, [30, 33], [3, 3], [1, 1], [1, 1], [1; 4]),
+        shape([8, 6], 2, [14, 14], [3, 3], [2, 2], [1, 1], [1; 4]),
+        shape([6, 18], 3, [17, 16], [5, 1], [3, 1], [2, 1], [4, 4, 0, 0]),
+        shape([9, 9], 9, [70, 64], [3, 3], [2, 2], [1, 1], [1; 4]),
+        shape([9, 27], 9, [64, 1], [9, 1], [1, 1], [1, 1], [4, 4, 0, 0]),
+    ] {
+        let base = base.unwrap();
+        assert_ne!(Conv2dStep::new(Isa::best(), 1, base.clone(), false).kernel(), "conv2d im2col");
+        check(&base, false);
+        check(&base, true);
+    }
+}
+
+#[test]
 fn steps_and_dilations_beyond_any_memory() {
     // One tap is inside the image. Padded rows would take 2^63 floats, and twice that is 0 modulo 2^64.
     let far = i32::MAX as usize;
@@ -150,7 +168,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
     fn random_shapes(
-        (groups, gi, go) in (1usize..4, 1usize..6, 1usize..8),
+        (groups, gi, go) in (1usize..4, 1usize..6, 1usize..20),
         (h, w, kh, kw) in (1usize..12, 1usize..40, 1usize..4, 1usize..5),
         strides in any::<[bool; 2]>(),
         dilations in [1usize..3, 1usize..4],

@@ -1,0 +1,454 @@
+//! Convolution with channels first, straight from the image: a vector holds neighboring pixels of one channel. The planes
+//! are copied once, padded and sorted by the residues of their rows and columns modulo the step: every tap then reads them
+//! at a distance of its own from the output pixel, contiguously, across the ends of rows. The sums of several output
+//! channels stay in registers, which read each input vector once.
+
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
+)]
+
+use super::lanes::{copy, gather};
+use crate::cpu::simd::{Isa, Kernel, MAX_LANES, Simd};
+use std::ops::Range;
+
+/// Maximum output channels, and vectors of pixels, whose sums are in registers.
+const MAX_OUTPUTS: usize = 8;
+const MAX_VECTORS: usize = 8;
+
+/// The window of a convolution. All strides are in elements.
+///
+/// `out[y][x] = sum over taps of weight[tap y][tap x] * in[y * step_y + tap y * dilation_y - padding_y][...]`,
+/// where positions outside the image are 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Input rows and columns.
+    pub size: [usize; 2],
+    /// Distance between input rows and between input columns.
+    pub strides: [usize; 2],
+    /// Output columns.
+    pub out_cols: usize,
+    /// Filter rows and columns.
+    pub filter: [usize; 2],
+    /// Input rows per output row, and input columns per output column.
+    pub step: [usize; 2],
+    /// Distance between taps, in input rows and columns.
+    pub dilation: [usize; 2],
+    /// Rows of zeros above and columns of zeros left of the image.
+    pub padding: [usize; 2],
+}
+
+impl Window {
+    /// Number of input rows under `rows` output rows.
+    pub fn rows_under(&self, rows: usize) -> usize {
+        (rows - 1) * self.step[0] + (self.filter[0] - 1) * self.dilation[0] + 1
+    }
+
+    /// The distinct residues of the taps of an axis modulo the step, ascending.
+    fn residues(&self, axis: usize) -> Vec<usize> {
+        let mut all: Vec<usize> =
+            (0..self.filter[axis]).map(|tap| tap * self.dilation[axis] % self.step[axis]).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// The most that a tap of an axis is away from the first one, in whole steps.
+    fn reach(&self, axis: usize) -> usize {
+        (self.filter[axis] - 1) * self.dilation[axis] / self.step[axis]
+    }
+}
+
+/// How the planes under some output rows are copied, and where taps find their elements.
+#[derive(Debug)]
+pub struct Planes {
+    window: Window,
+    /// Planes that are summed.
+    channels: usize,
+    /// The residues of rows and of columns, of which every plane has a part each.
+    residues: [Vec<usize>; 2],
+    /// Rows and columns of a part.
+    part: [usize; 2],
+    /// The distance from an output pixel to its element, for each channel and tap.
+    places: Vec<usize>,
+}
+
+impl Planes {
+    /// The most output rows, at most `rows`, whose copied planes take at most `most` floats; 0 if there are none.
+    pub fn rows_within(window: &Window, channels: usize, rows: usize, most: usize) -> usize {
+        let row = [0, 1].map(|axis| window.residues(axis).len()).iter().product::<usize>();
+        let row = row.saturating_mul(window.out_cols + window.reach(1)).saturating_mul(channels);
+        (most / row.max(1)).saturating_sub(window.reach(0)).min(rows)
+    }
+
+    /// The layout of `channels` planes for at most `rows` output rows.
+    pub fn new(window: Window, channels: usize, rows: usize) -> Planes {
+        let w = &window;
+        let residues = [w.residues(0), w.residues(1)];
+        let part = [rows + w.reach(0), w.out_cols + w.reach(1)];
+        let index = |axis: usize, tap: usize| {
+            let distance = tap * w.dilation[axis];
+            let residue = residues[axis].iter().position(|&residue| residue == distance % w.step[axis]);
+            (residue.expect("a residue of a tap"), distance / w.step[axis])
+        };
+        let (across, size) = (residues[1].len(), part[0] * part[1]);
+        let taps = (0..w.filter[0]).flat_map(|ty| (0..w.filter[1]).map(move |tx| (ty, tx)));
+        let places: Vec<usize> = taps
+            .map(|(ty, tx)| {
+                let ((down, y), (right, x)) = (index(0, ty), index(1, tx));
+                (down * across + right) * size + y * part[1] + x
+            })
+            .collect();
+        let plane = residues[0].len() * across * size;
+        let places =
+            (0..channels).flat_map(|channel| places.iter().map(move |place| channel * plane + place)).collect();
+        Planes { window, channels, residues, part, places }
+    }
+
+    fn plane_len(&self) -> usize {
+        self.residues[0].len() * self.residues[1].len() * self.part[0] * self.part[1]
+    }
+
+    /// Length of the copied planes in floats, for [`fill`](Self::fill). Behind them is room for reading whole vectors.
+    pub fn copied_len(&self) -> usize {
+        self.channels * self.plane_len() + MAX_LANES
+    }
+
+    /// Channels times taps.
+    pub fn depth(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Output pixels of `rows` rows, with those between rows, which are meaningless.
+    pub fn pixels(&self, rows: usize) -> usize {
+        (rows - 1) * self.part[1] + self.window.out_cols
+    }
+
+    /// Distance between the first pixels of neighboring rows.
+    pub fn row_stride(&self) -> usize {
+        self.part[1]
+    }
+
+    /// Copies what is under the output rows `rows`, from an image that starts at `image`, with planes `stride` apart.
+    pub fn fill(&self, isa: Isa, image: &[f32], stride: usize, rows: Range<usize>, out: &mut [f32]) {
+        isa.run(Fill { planes: self, image, stride, rows, out: &mut out[..self.copied_len()] });
+    }
+}
+
+struct Fill<'a> {
+    planes: &'a Planes,
+    image: &'a [f32],
+    stride: usize,
+    rows: Range<usize>,
+    out: &'a mut [f32],
+}
+
+impl Kernel for Fill<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Fill { planes: p, image, stride, rows, out } = self;
+        let (w, size) = (&p.window, p.part[0] * p.part[1]);
+        let [down, right] = &p.residues;
+        let in_pairs = w.step[1] == 2 && w.strides[1] == 1 && right.len() == 2;
+        let mut parts = out.chunks_exact_mut(right.len() * size);
+        for channel in 0..p.channels {
+            let image = &image[channel * stride..];
+            for down in down {
+                let Some(parts) = parts.next() else { return };
+                // Faster than filling the few elements at the ends of each row.
+                parts.fill(0.0);
+                for y in 0..rows.len() + w.reach(0) {
+                    let from = ((rows.start + y) * w.step[0] + down).wrapping_sub(w.padding[0]);
+                    if from >= w.size[0] {
+                        continue;
+                    }
+                    let (row, parts) = (&image[from * w.strides[0]..], &mut parts[y * p.part[1]..]);
+                    match in_pairs {
+                        true => p.copy_pairs(simd, &row[..w.size[1]], parts),
+                        false => p.copy_row(simd, row, parts),
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Planes {
+    /// Copies a row of the image to the same row of the parts of all residues.
+    #[inline(always)]
+    fn copy_row<S: Simd>(&self, simd: S, row: &[f32], parts: &mut [f32]) {
+        let (w, [high, wide]) = (&self.window, self.part);
+        for (index, right) in self.residues[1].iter().enumerate() {
+            // Column `x` is column `x * step + right - padding` of the image.
+            let low = w.padding[1].saturating_sub(*right).div_ceil(w.step[1]).min(wide);
+            let end = (w.size[1] + w.padding[1]).saturating_sub(*right).div_ceil(w.step[1]).clamp(low, wide);
+            if low < end {
+                let from = &row[(low * w.step[1] + right - w.padding[1]) * w.strides[1]..];
+                gather(simd, from, w.step[1] * w.strides[1], &mut parts[index * high * wide..][low..end]);
+            }
+        }
+    }
+
+    /// The same for two residues.
+    #[inline(always)]
+    fn copy_pairs<S: Simd>(&self, simd: S, row: &[f32], parts: &mut [f32]) {
+        let (padding, [high, wide]) = (self.window.padding[1], self.part);
+        let (even, odd) = parts.split_at_mut(high * wide);
+        let parts = if padding.is_multiple_of(2) { [even, odd] } else { [odd, even] };
+        // Where the columns with even and with odd numbers go.
+        let [first, second] = parts;
+        let (low, next) = ((padding / 2).min(wide), padding.div_ceil(2).min(wide));
+        let first = &mut first[low..wide.min(low + row.len().div_ceil(2))];
+        let second = &mut second[next..wide.min(next + row.len() / 2)];
+        let [firsts, seconds] = [first.len(), second.len()];
+        for at in (0..firsts.max(seconds)).step_by(S::LANES) {
+            let (from, mut pairs) = (&row[2 * at..], [0.0; 2 * MAX_LANES]);
+            simd.store_partial(simd.load_partial(from), &mut pairs);
+            let rest = &from[from.len().min(S::LANES)..];
+            simd.store_partial(simd.load_partial(rest), &mut pairs[S::LANES..]);
+            let mut sides = [[0.0; MAX_LANES]; 2];
+            for lane in 0..S::LANES {
+                (sides[0][lane], sides[1][lane]) = (pairs[2 * lane], pairs[2 * lane + 1]);
+            }
+            let [even, odd] = [simd.load(&sides[0]), simd.load(&sides[1])];
+            simd.store_partial(even, &mut first[at.min(firsts)..]);
+            simd.store_partial(odd, &mut second[at.min(seconds)..]);
+        }
+    }
+}
+
+/// The most output channels of a block.
+const fn most<S: Simd>() -> usize {
+    if S::REGISTERS >= 32 { MAX_OUTPUTS } else { MAX_OUTPUTS / 2 }
+}
+
+/// The most output channels whose sums are in registers together.
+pub fn most_outputs(isa: Isa) -> usize {
+    struct Most;
+    impl Kernel for Most {
+        type Output = usize;
+        #[inline(always)]
+        fn run<S: Simd>(self, _: S) -> usize {
+            most::<S>()
+        }
+    }
+    isa.run(Most)
+}
+
+/// Calls `each` with the blocks of `outputs` channels: as many as possible, then powers of two.
+pub fn blocks(isa: Isa, outputs: usize, mut each: impl FnMut(Range<usize>)) {
+    let (most, mut first) = (most_outputs(isa), 0);
+    while first < outputs {
+        let rest = outputs - first;
+        let len = if rest >= most { most } else { 1 << rest.ilog2() };
+        each(first..first + len);
+        first += len;
+    }
+}
+
+/// Packs the filter of a group as `[block of outputs][channel and tap][output]`; `of(output, depth)` returns a weight.
+pub fn pack_filter(isa: Isa, [outputs, depth]: [usize; 2], of: impl Fn(usize, usize) -> f32, out: &mut [f32]) {
+    blocks(isa, outputs, |block| {
+        let to = &mut out[block.start * depth..block.end * depth];
+        for (k, to) in to.chunks_exact_mut(block.len()).enumerate() {
+            for (to, output) in to.iter_mut().zip(block.clone()) {
+                *to = of(output, k);
+            }
+        }
+    });
+}
+
+/// The sums of one block of output channels.
+pub struct Sums<'a> {
+    /// The layout of `image`.
+    pub planes: &'a Planes,
+    /// The output of [`Planes::fill`].
+    pub image: &'a [f32],
+    /// The block's part of the output of [`pack_filter`].
+    pub weights: &'a [f32],
+    /// Output channels of the block.
+    pub outputs: usize,
+    /// Number of pixels to compute.
+    pub pixels: usize,
+    /// `[output][pixel]`, with rows of whole vectors.
+    pub out: &'a mut [f32],
+}
+
+impl Sums<'_> {
+    /// Length of a row of the output.
+    pub fn stride(pixels: usize) -> usize {
+        pixels.next_multiple_of(MAX_LANES)
+    }
+}
+
+impl Kernel for Sums<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        let reach = self.planes.places.iter().max().map_or(0, |place| place + Sums::stride(self.pixels));
+        assert!(self.image.len() >= reach && self.out.len() >= self.outputs * Sums::stride(self.pixels));
+        assert!(self.weights.len() >= self.outputs * self.planes.places.len());
+        // SAFETY: the asserts above cover every element that is read or written.
+        unsafe {
+            match self.outputs {
+                8 if most::<S>() >= 8 => self.block::<S, 8>(simd),
+                4 => self.block::<S, 4>(simd),
+                2 => self.block::<S, 2>(simd),
+                1 => self.block::<S, 1>(simd),
+                outputs => unreachable!("blocks of {outputs} channels"),
+            }
+        }
+    }
+}
+
+impl Sums<'_> {
+    /// # Safety
+    /// Image, weights and output have the elements of all pixels.
+    #[inline(always)]
+    unsafe fn block<S: Simd, const OUTPUTS: usize>(&mut self, simd: S) {
+        let vectors = self.pixels.div_ceil(S::LANES);
+        let most = match (OUTPUTS, S::REGISTERS >= 32) {
+            (8, _) => 3,
+            (4, true) => 6,
+            (4, false) => 3,
+            (_, true) => 8,
+            (_, false) => 4,
+        };
+        let (mut at, mut chunks) = (0, vectors.div_ceil(most));
+        while chunks > 0 {
+            // Chunks as even as possible.
+            let count = (vectors - at).div_ceil(chunks);
+            macro_rules! vectors {
+                ($($count:literal)*) => {
+                    match count {
+                        // SAFETY: by the contract.
+                        $($count if $count <= most => unsafe { self.tile::<S, OUTPUTS, $count>(simd, at * S::LANES) },)*
+                        _ => unreachable!("at most {MAX_VECTORS} vectors"),
+                    }
+                };
+            }
+            vectors!(1 2 3 4 5 6 7 8);
+            (at, chunks) = (at + count, chunks - 1);
+        }
+    }
+
+    /// # Safety
+    /// As for [`block`](Self::block).
+    #[inline(always)]
+    unsafe fn tile<S: Simd, const OUTPUTS: usize, const VECTORS: usize>(&mut self, simd: S, first: usize) {
+        let image = self.image.as_ptr().wrapping_add(first);
+        let mut weights = self.weights.as_ptr();
+        let mut sums = [[simd.splat(0.0); VECTORS]; OUTPUTS];
+        for &place in &self.planes.places {
+            let from = image.wrapping_add(place);
+            let mut pixels = [simd.splat(0.0); VECTORS];
+            for v in 0..VECTORS {
+                // SAFETY: by the contract.
+                pixels[v] = unsafe { simd.load_ptr(from.wrapping_add(v * S::LANES)) };
+            }
+            for output in 0..OUTPUTS {
+                // SAFETY: by the contract.
+                let weight = simd.splat(unsafe { *weights.wrapping_add(output) });
+                for v in 0..VECTORS {
+                    sums[output][v] = simd.mul_add(weight, pixels[v], sums[output][v]);
+                }
+            }
+            weights = weights.wrapping_add(OUTPUTS);
+        }
+        let stride = Sums::stride(self.pixels);
+        for output in 0..OUTPUTS {
+            for v in 0..VECTORS {
+                let to = self.out.as_mut_ptr().wrapping_add(output * stride + first + v * S::LANES);
+                // SAFETY: by the contract.
+                unsafe { simd.store_ptr(sums[output][v], to) };
+            }
+        }
+    }
+}
+
+/// Copies pixels of one channel without what is between its rows.
+pub fn copy_rows(isa: Isa, sums: &[f32], row_stride: usize, wide: usize, out: &mut [f32]) {
+    isa.run(CopyRows { sums, row_stride, wide, out });
+}
+
+struct CopyRows<'a> {
+    sums: &'a [f32],
+    row_stride: usize,
+    wide: usize,
+    out: &'a mut [f32],
+}
+
+impl Kernel for CopyRows<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        for (y, out) in self.out.chunks_exact_mut(self.wide).enumerate() {
+            copy(simd, &self.sums[y * self.row_stride..], out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small integers keep sums exact.
+    #[test]
+    fn channels_follow_the_formula() {
+        for (size, filter, step, dilation, padding, out) in [
+            ([5, 6], [3, 3], [1, 1], [1, 1], [1, 1], [5, 6]),
+            ([4, 70], [2, 3], [1, 1], [2, 3], [0, 2], [2, 68]),
+            ([9, 40], [3, 4], [2, 3], [1, 2], [2, 5], [5, 15]),
+            ([3, 3], [1, 2], [1, 2], [1, 5], [4, 9], [11, 8]),
+            ([14, 14], [3, 3], [2, 2], [1, 1], [1, 1], [7, 7]),
+            ([6, 9], [1, 1], [2, 2], [1, 1], [0, 0], [3, 5]),
+            ([7, 5], [3, 2], [4, 2], [2, 4], [1, 3], [2, 4]),
+        ] {
+            for (channels, outputs) in [(1, 1), (1, 7), (2, 16), (3, 31)] {
+                let window = Window { size, strides: [size[1], 1], out_cols: out[1], filter, step, dilation, padding };
+                let (taps, plane) = (filter[0] * filter[1], size[0] * size[1]);
+                let image: Vec<f32> = (0..channels * plane).map(|i| (i * 5 % 11) as f32 - 4.0).collect();
+                let weight = |output: usize, k: usize| ((output * 3 + k) % 7) as f32 - 2.5;
+                let exact = |output: usize, y: usize, x: usize| {
+                    let mut sum = 0.0;
+                    for k in 0..channels * taps {
+                        let (channel, tap) = (k / taps, k % taps);
+                        let row = (y * step[0] + tap / filter[1] * dilation[0]).checked_sub(padding[0]);
+                        let col = (x * step[1] + tap % filter[1] * dilation[1]).checked_sub(padding[1]);
+                        if let (Some(row), Some(col)) = (row, col)
+                            && row < size[0]
+                            && col < size[1]
+                        {
+                            sum += weight(output, k) * image[channel * plane + row * size[1] + col];
+                        }
+                    }
+                    sum
+                };
+                for isa in Isa::available() {
+                    let planes = Planes::new(window.clone(), channels, out[0]);
+                    let mut weights = vec![f32::NAN; outputs * planes.depth()];
+                    pack_filter(isa, [outputs, planes.depth()], weight, &mut weights);
+                    for rows in [0..out[0], out[0] - 1..out[0]] {
+                        let (mut copied, pixels) = (vec![f32::NAN; planes.copied_len()], planes.pixels(rows.len()));
+                        planes.fill(isa, &image, plane, rows.clone(), &mut copied);
+                        blocks(isa, outputs, |block| {
+                            let mut sums = vec![f32::NAN; block.len() * Sums::stride(pixels)];
+                            let (image, outputs, weights) =
+                                (&copied, block.len(), &weights[block.start * planes.depth()..]);
+                            isa.run(Sums { planes: &planes, image, weights, outputs, pixels, out: &mut sums });
+                            for (sums, output) in sums.chunks_exact(Sums::stride(pixels)).zip(block) {
+                                let mut got = vec![f32::NAN; rows.len() * out[1]];
+                                copy_rows(isa, sums, planes.row_stride(), out[1], &mut got);
+                                for (i, got) in got.iter().enumerate() {
+                                    let (y, x) = (rows.start + i / out[1], i % out[1]);
+                                    assert_eq!(*got, exact(output, y, x), "{isa:?}, {window:?}, {output}, {y}, {x}");
+                                }
+                            }
+                        });
+                    }
+                }
+            }
+        }
+    }
+}

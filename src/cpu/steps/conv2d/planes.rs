@@ -1,0 +1,140 @@
+//! Direct convolution with channels first.
+
+use super::super::Env;
+use super::shape::{Call, Conv2dShape};
+use crate::cpu::kernels::planes::{Planes, Sums, blocks, copy_rows, most_outputs, pack_filter};
+use crate::cpu::product::finish::{Addend, ProductEpilogue};
+use crate::cpu::schedule::partition::{Cut, Grid};
+use crate::cpu::schedule::tiles::{Tile, Tiles};
+use crate::cpu::simd::Isa;
+use crate::memory::{Buffer, elements};
+use std::sync::Arc;
+
+/// Floats of copied planes, 96 KiB: with the sums of a few channels, a share of the second-level cache. More only where
+/// few rows fit, as the rows under a filter are copied for each strip.
+const COPIED: usize = 24 << 10;
+const MOST_COPIED: usize = 4 * COPIED;
+
+/// Rows of a strip for which they may be more.
+const MIN_ROWS: usize = 4;
+
+/// Minimum pixels of a strip of an image, for which all weights are read: fewer are left to products.
+const MIN_PIXELS: usize = 96;
+
+/// A convolution from padded planes.
+pub(super) struct DirectPlanes {
+    isa: Isa,
+    threads: usize,
+    planes: Planes,
+    /// How the output rows of an image are cut.
+    strips: Cut,
+    /// How the output channels of a group are cut, into whole blocks: signals have a single row.
+    outputs: Cut,
+    /// The filter in the kernel's layout, once it is packed.
+    pub(super) weights: Option<Arc<Buffer>>,
+}
+
+impl DirectPlanes {
+    /// Plans the convolution; `None` if products are as good, or the planes of a strip are large.
+    pub(super) fn new(isa: Isa, threads: usize, shape: &Conv2dShape) -> Option<DirectPlanes> {
+        let ([channels, outputs], [high, wide]) = (shape.group(), shape.output);
+        if shape.channels_last || shape.is_pointwise() {
+            return None;
+        }
+        let window = shape.window();
+        let most = match Planes::rows_within(&window, channels, high, COPIED) {
+            0..MIN_ROWS => Planes::rows_within(&window, channels, high.min(MIN_ROWS), MOST_COPIED),
+            most => most,
+        };
+        if most == 0 || (most < high && channels > 1 && most * wide < MIN_PIXELS) {
+            return None;
+        }
+        // About four tiles per thread.
+        let spread = if threads > 1 { (4 * threads).div_ceil((shape.batches * shape.groups).max(1)) } else { 1 };
+        let strips = Cut::new(high, 1, spread.max(high.div_ceil(most)));
+        let outputs = Cut::new(outputs, most_outputs(isa), spread.div_ceil(strips.parts()));
+        let planes = Planes::new(window, channels, strips.largest());
+        Some(DirectPlanes { isa, threads, planes, strips, outputs, weights: None })
+    }
+
+    /// Length of the filter in the kernel's layout, in floats.
+    pub(super) fn weights_len(shape: &Conv2dShape) -> usize {
+        shape.channels[1] * shape.group()[0] * shape.filter[0] * shape.filter[1]
+    }
+
+    pub(super) fn pack(&self, shape: &Conv2dShape, filter: &[f32], out: &mut [f32]) {
+        let ([o, i, row, col], [_, wide]) = (shape.filter_strides(), shape.filter);
+        let ([_, outputs], taps) = (shape.group(), shape.filter[0] * wide);
+        let depth = self.planes.depth();
+        for (group, out) in out.chunks_exact_mut(outputs * depth).enumerate() {
+            let weight = |output: usize, depth: usize| {
+                let (channel, tap) = (depth / taps, depth % taps);
+                filter[(group * outputs + output) * o + channel * i + tap / wide * row + tap % wide * col]
+            };
+            pack_filter(self.isa, [outputs, depth], weight, out);
+        }
+    }
+
+    /// Scratch lengths in floats of a thread: the copied planes, and the sums of a block of channels.
+    fn slot_parts(&self) -> [usize; 2] {
+        let pixels = self.planes.pixels(self.strips.largest());
+        [self.planes.copied_len().next_multiple_of(16), most_outputs(self.isa) * Sums::stride(pixels)]
+    }
+
+    /// Scratch length in floats of all threads and of a filter that is not packed in advance.
+    pub(super) fn scratch_len(&self, shape: &Conv2dShape) -> usize {
+        let unpacked = if self.weights.is_some() { 0 } else { Self::weights_len(shape) };
+        unpacked + self.slot_parts().iter().sum::<usize>() * self.threads
+    }
+
+    /// See [`Conv2dStep::run`](super::Conv2dStep::run).
+    pub(super) fn run(&self, env: &Env, shape: &Conv2dShape, call: Call, out: &mut [f32], scratch: &mut [f32]) {
+        let (weights, scratch) = match &self.weights {
+            Some(weights) => (elements::<f32>(weights.bytes()), scratch),
+            None => {
+                let (weights, scratch) = scratch.split_at_mut(Self::weights_len(shape));
+                self.pack(shape, call.raw_filter(), weights);
+                (&weights[..], scratch)
+            }
+        };
+        let matrices = shape.matrices();
+        let cols = Cut::new(matrices.cols, shape.output[1], self.strips.parts());
+        let grid = Grid { rows: self.outputs, cols };
+        let work = matrices.batches * matrices.rows * matrices.cols * self.planes.depth();
+        Tiles::new(out, matrices, grid).share(env.threads, work, scratch, |tile, scratch| {
+            self.tile(shape, &call, weights, tile, scratch);
+        });
+    }
+
+    /// Computes some rows of some output channels of a group.
+    fn tile(&self, shape: &Conv2dShape, call: &Call, weights: &[f32], tile: &mut Tile<f32>, scratch: &mut [f32]) {
+        let ([channels, outputs], wide, depth) = (shape.group(), shape.output[1], self.planes.depth());
+        let [for_planes, for_sums] = self.slot_parts();
+        let (image, scratch) = scratch.split_at_mut(for_planes);
+        let (sums, first) = (&mut scratch[..for_sums], tile.cols.start);
+        let rows = first / wide..tile.cols.end / wide;
+        // A group of an image follows that before it.
+        let plane = shape.input[0] * shape.input[1];
+        let from = &call.input[tile.batch * channels * plane..];
+        let pixels = self.planes.pixels(rows.len());
+        self.planes.fill(self.isa, from, plane, rows, image);
+        let group = tile.batch % shape.groups * outputs;
+        let weights = &weights[group * depth..][..outputs * depth];
+        let addend = call.bias.map(|bias| Addend { data: &bias[group..], row_stride: 1, col_stride: 0, beta: 1.0 });
+        let epilogue = ProductEpilogue { alpha: 1.0, addend, tail: call.tail };
+        let own = tile.rows.clone();
+        blocks(self.isa, outputs, |block| {
+            if !own.contains(&block.start) {
+                return;
+            }
+            let weights = &weights[block.start * depth..block.end * depth];
+            let outputs = block.len();
+            self.isa.run(Sums { planes: &self.planes, image, weights, outputs, pixels, out: &mut *sums });
+            for (sums, output) in sums.chunks_exact(Sums::stride(pixels)).zip(block) {
+                let (offset, out) = (tile.offset(output - own.start), tile.row(output - own.start));
+                copy_rows(self.isa, sums, self.planes.row_stride(), wide, out);
+                epilogue.apply(self.isa, [output, first], offset, out);
+            }
+        });
+    }
+}
