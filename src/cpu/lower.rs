@@ -25,7 +25,7 @@ use super::steps::remap::RemapStep;
 use super::steps::resample2d::LinearStep;
 use super::steps::roi::{MaxRoiPoolStep, RoiAlignStep};
 use super::steps::rotate::RotateStep;
-use super::steps::sample::{DeformColumnsStep, GridSampleStep};
+use super::steps::sample::{CropAndResizeStep, DeformColumnsStep, GridSampleStep};
 use super::steps::scatter::{ScatterElementsStep, ScatterRowsStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::top_k::TopKStep;
@@ -288,6 +288,7 @@ fn lower_elementwise(op: Elementwise, l: &Lowering) -> Step {
 fn lower_extension(op: &Extension, l: &mut Lowering) -> Result<Step> {
     Ok(match op {
         Extension::Col2Im(op) => Col2ImStep(op.clone()).into(),
+        Extension::CropAndResize(op) => CropAndResizeStep::new(op, l.input(0), l.input(2)).into(),
         Extension::DeformColumns(op) => DeformColumnsStep::new(op, l.input(0), l.input(1)).into(),
         Extension::Dft(op) => DftStep::new(op, l.input(0))?.into(),
         Extension::Elementwise(Extended(op)) => lower_elementwise(*op, l),

@@ -25,7 +25,7 @@ use super::steps::remap::RemapStep;
 use super::steps::resample2d::LinearStep;
 use super::steps::roi::{MaxRoiPoolStep, RoiAlignStep};
 use super::steps::rotate::RotateStep;
-use super::steps::sample::{DeformColumnsStep, GridSampleStep};
+use super::steps::sample::{CropAndResizeStep, DeformColumnsStep, GridSampleStep};
 use super::steps::scatter::{ScatterElementsStep, ScatterRowsStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::top_k::TopKStep;
@@ -123,6 +123,8 @@ steps! {
     RoiAlign(RoiAlignStep),
     /// Samples of images at coordinates.
     GridSample(GridSampleStep),
+    /// Regions of images in another size.
+    CropAndResize(CropAndResizeStep),
     /// Rows of a deformable convolution.
     DeformColumns(DeformColumnsStep),
     /// Maxima in regions.

@@ -640,6 +640,7 @@ fn is_costly(op: &Operation) -> bool {
             op,
             Operation::Extension(
                 E::Col2Im(_)
+                    | E::CropAndResize(_)
                     | E::DeformColumns(_)
                     | E::Dft(_)
                     | E::GridSample(_)

@@ -230,6 +230,8 @@ named! {
         IntegerProduct(extension::integer_product::IntegerProduct),
         /// `Col2Im` of images.
         Col2Im(extension::col2im::Col2Im),
+        /// `com.microsoft.CropAndResize` of images with channels last.
+        CropAndResize(extension::crop_and_resize::CropAndResize),
         /// What `DeformConv` multiplies, of images with channels last.
         DeformColumns(extension::deform_columns::DeformColumns),
         /// `DFT` along the last dimension but that of components.

@@ -608,6 +608,13 @@ impl Run<'_> {
     /// An OperationError if computing fails, an UnknownError if memory runs out.
     pub fn stage(&self, specialization: &Arc<Specialization>, inputs: Vec<Held>) -> Result<Vec<(NameId, Held)>> {
         let site = self.site;
+        let rest = specialization.rest.as_ref().expect("a part has one");
+        let kept = |outputs: &[Held]| {
+            rest.values.iter().map(|(id, kept)| Ok((*id, held(kept, Role::Constant, outputs)?))).collect()
+        };
+        if specialization.outputs.is_empty() {
+            return kept(&[]);
+        }
         let mut feeds = Vec::with_capacity(inputs.len());
         let mut seen = HashSet::new();
         for held in &inputs {
@@ -638,8 +645,7 @@ impl Run<'_> {
             outputs.push(Value::Tensor(Data::Device(tensor)));
         }
         specialization.run(site, feeds, targets, self.session, Arc::default())?;
-        let rest = specialization.rest.as_ref().expect("a part has one");
-        rest.values.iter().map(|(id, kept)| Ok((*id, held(kept, Role::Constant, &outputs)?))).collect()
+        kept(&outputs)
     }
 }
 

@@ -325,7 +325,7 @@ impl Specialization {
         let took = start.elapsed().as_nanos() as u64;
         let before = self.last_run.load(Ordering::Relaxed);
         // What the host computes takes a time that the data decide: a slow run counts for a while.
-        let least = if self.rest.is_some() && before != u64::MAX { before - before / 64 } else { 0 };
+        let least = if self.rest.is_some() && before != u64::MAX { before - before / 16 } else { 0 };
         self.last_run.store(took.max(least), Ordering::Relaxed);
     }
 

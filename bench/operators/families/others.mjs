@@ -1,6 +1,6 @@
 // Detection heads, sampling, signals, random numbers, and the smallest runs.
 
-import { casesOf, feed, float, int, ints, w, weight, x } from '../case.mjs';
+import { casesOf, feed, filled, float, int, ints, w, weight, x } from '../case.mjs';
 
 /** Boxes on an image of a size. @param {number} count @param {number} size */
 const regions = (count, size) =>
@@ -40,6 +40,11 @@ export const SAMPLING = casesOf('sampling', [
       }),
     ],
     { pooled_shape: [7, 7], spatial_scale: 0.0625 },
+  ],
+  [
+    '100 of 64x50, 14x14',
+    'com.microsoft.CropAndResize',
+    [x(1, 64, 50, 50), feed('float32', [100, 4], [-0.1, 1.1]), filled('int32', 0, [100]), filled('int32', 14, [2])],
   ],
   ['linear 3x128', 'GridSample', [x(1, 3, 128, 128), grid(1, 128, 128, 2)], { mode: 'linear', padding_mode: 'zeros' }],
   ['linear 64x64', 'GridSample', [x(1, 64, 64, 64), grid(1, 64, 64, 2)], { mode: 'linear', padding_mode: 'zeros' }],

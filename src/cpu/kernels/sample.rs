@@ -7,6 +7,7 @@
 
 use crate::cpu::simd::{Kernel, Simd};
 use crate::dtype::Element;
+use crate::ops::extension::crop_and_resize::CropAndResize;
 use crate::ops::extension::deform_columns::DeformColumns;
 use crate::ops::extension::grid_sample::{Axis, GridSample, MAX_DIMENSIONS, Mode, Padding, cubic};
 use std::ops::Range;
@@ -398,6 +399,49 @@ impl Kernel for SampleColumns<'_> {
                 }
             }
             first += count;
+        }
+    }
+}
+
+/// A region of an image in another size.
+pub struct SampleRegion<'a> {
+    /// How to sample.
+    pub op: &'a CropAndResize,
+    /// The image, `[height, width, channels]`.
+    pub image: &'a [f32],
+    /// Height, width and channels.
+    pub sizes: [u32; 3],
+    /// Top, left, bottom and right.
+    pub edges: [f32; 4],
+    /// The result, `[height, width, channels]`.
+    pub out: &'a mut [f32],
+}
+
+impl Kernel for SampleRegion<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let SampleRegion { op, image, sizes, edges, out } = self;
+        let (channels, mut taps) = (sizes[2] as usize, Taps::new());
+        for (block, out) in out.chunks_mut(PLACES * channels).enumerate() {
+            taps.start(&[1.0; PLACES]);
+            let mut outside = [false; PLACES];
+            for axis in 0..2 {
+                let dimension = Axis::new(sizes[axis]);
+                let (last, mut along) = (dimension.last(), [0.0; PLACES]);
+                for i in 0..PLACES {
+                    let number = (block * PLACES + i) as u32;
+                    let at = if axis == 0 { number / op.size[1] } else { number % op.size[1] };
+                    along[i] = op.place([edges[axis], edges[axis + 2]], [at, op.size[axis]], sizes[axis]);
+                    outside[i] |= !(along[i] >= 0.0 && along[i] <= last);
+                }
+                taps.add(op.mode(), &dimension, &along);
+            }
+            let from = Channels { image, pixel: channels, first: 0, count: channels };
+            interpolate(simd, &taps, from, out.len() / channels, out, channels);
+            for (out, _) in out.chunks_exact_mut(channels).zip(outside).filter(|(_, is_outside)| *is_outside) {
+                out.fill(op.outside as f32);
+            }
         }
     }
 }

@@ -124,23 +124,53 @@ pub struct Select<'a, T: Ranked> {
     pub entries: &'a mut [T::Entry],
 }
 
+impl<T: Ranked> Select<'_, T> {
+    /// Writes the ranks of elements, from the one at `first` on.
+    #[inline(always)]
+    fn rank(&self, first: usize, ranks: &mut [T::Rank]) {
+        match self.stride {
+            1 => ranks.iter_mut().zip(&self.x[first..]).for_each(|(rank, x)| *rank = x.rank(self.largest)),
+            stride => {
+                let line = self.x[first * stride..].iter().step_by(stride);
+                ranks.iter_mut().zip(line).for_each(|(rank, x)| *rank = x.rank(self.largest));
+            }
+        }
+    }
+
+    /// Finds one element: the first of those with the greatest rank.
+    #[inline(always)]
+    fn run_for_one(self) {
+        let (mut best, mut ranks) = (None, [T::Rank::default(); CHUNK]);
+        for first in (0..self.len).step_by(CHUNK) {
+            let ranks = &mut ranks[..CHUNK.min(self.len - first)];
+            self.rank(first, ranks);
+            let most = ranks.iter().fold(T::Rank::default(), |most, &rank| most.max(rank));
+            if best.is_some_and(|(best, _)| most <= best) {
+                continue;
+            }
+            // A fold vectorizes, a search does not.
+            let place = |place: u32, (at, &rank): (u32, &T::Rank)| if rank == most { place.min(at) } else { place };
+            best = Some((most, (first as u32..).zip(&*ranks).fold(u32::MAX, place)));
+        }
+        let (rank, index) = best.expect("there is an element");
+        self.entries[0] = T::entry(rank, index);
+    }
+}
+
 impl<T: Ranked> Kernel for Select<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let Select { x, stride, len, count, largest, entries } = self;
-        assert!(count <= len && entries.len() > count.min(len - 1));
+        let (len, count) = (self.len, self.count);
+        assert!(count <= len && self.entries.len() > count.min(len - 1));
+        if count == 1 {
+            return self.run_for_one();
+        }
         let (mut found, mut last) = (0, None);
         let mut ranks = [T::Rank::default(); CHUNK];
         for first in (0..len).step_by(CHUNK) {
             let ranks = &mut ranks[..CHUNK.min(len - first)];
-            match stride {
-                1 => ranks.iter_mut().zip(&x[first..]).for_each(|(rank, x)| *rank = x.rank(largest)),
-                _ => {
-                    let line = x[first * stride..].iter().step_by(stride);
-                    ranks.iter_mut().zip(line).for_each(|(rank, x)| *rank = x.rank(largest));
-                }
-            }
+            self.rank(first, ranks);
             // Of equal elements, the first one is found.
             if last.is_some_and(|last| ranks.iter().fold(true, |all, rank| all & (*rank <= last))) {
                 continue;
@@ -149,18 +179,18 @@ impl<T: Ranked> Kernel for Select<'_, T> {
                 if last.is_some_and(|last| rank <= last) {
                     continue;
                 }
-                entries[found] = T::entry(rank, index);
+                self.entries[found] = T::entry(rank, index);
                 found += 1;
-                if found == entries.len() && found > count {
-                    let (_, kept, _) = entries.select_nth_unstable_by(count - 1, |a, b| b.cmp(a));
+                if found == self.entries.len() && found > count {
+                    let (_, kept, _) = self.entries.select_nth_unstable_by(count - 1, |a, b| b.cmp(a));
                     last = Some(T::parts(*kept).0);
                     found = count;
                 }
             }
         }
         if found > count {
-            entries[..found].select_nth_unstable_by(count - 1, |a, b| b.cmp(a));
+            self.entries[..found].select_nth_unstable_by(count - 1, |a, b| b.cmp(a));
         }
-        entries[..count].sort_unstable_by(|a, b| b.cmp(a));
+        self.entries[..count].sort_unstable_by(|a, b| b.cmp(a));
     }
 }

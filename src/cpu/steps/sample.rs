@@ -1,14 +1,16 @@
-//! `gridSample` and `deformColumns`.
+//! `gridSample`, `deformColumns` and `cropAndResize`.
 
 use super::{Env, Run};
-use crate::cpu::kernels::sample::{CopyNearest, Interpolate, PLACES, SampleColumns, SampleGrid};
+use crate::cpu::kernels::gather::Index;
+use crate::cpu::kernels::sample::{CopyNearest, Interpolate, PLACES, SampleColumns, SampleGrid, SampleRegion};
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk;
-use crate::dtype::Element;
+use crate::dtype::{DataType, Element};
+use crate::ops::extension::crop_and_resize::CropAndResize;
 use crate::ops::extension::deform_columns::DeformColumns;
 use crate::ops::extension::grid_sample::{GridSample, Mode};
 use crate::shape::{Descriptor, Sizes, elements};
-use crate::with_storage;
+use crate::{with_index, with_storage};
 
 /// Compiled samples of images at coordinates.
 pub struct GridSampleStep {
@@ -88,6 +90,44 @@ impl Run for DeformColumnsStep {
         for_each_chunk(env.threads, io.output(), row, PLACES, 4 * row + 32 * op.elements(), |first, out| {
             env.isa.run(SampleColumns { op, images, sizes, offsets, mask, windows, first, out });
         });
+    }
+}
+
+/// Compiled regions of images in another size.
+pub struct CropAndResizeStep {
+    op: CropAndResize,
+    input: Sizes,
+    index_type: DataType,
+}
+
+impl CropAndResizeStep {
+    /// Creates the regions `op` of `input`.
+    pub fn new(op: &CropAndResize, input: &Descriptor, images: &Descriptor) -> CropAndResizeStep {
+        CropAndResizeStep { op: op.clone(), input: input.sizes(), index_type: images.dtype }
+    }
+
+    fn run_as<I: Index>(&self, env: &Env, io: &mut Io) {
+        let (input, rois, images) = (io.input::<f32>(0), io.input::<f32>(1), io.input::<I>(2));
+        let &[count, height, width, channels] = &*self.input else { unreachable!("four dimensions") };
+        let (op, sizes) = (&self.op, [height, width, channels]);
+        let (image_len, unit) = (elements(&sizes), elements(&op.size) * channels as usize);
+        for_each_chunk(env.threads, io.output(), unit, 1, 4 * unit, |first, out| {
+            for (region, out) in (first..).zip(out.chunks_exact_mut(unit)) {
+                let image = &input[images[region].place(count as usize) * image_len..][..image_len];
+                let edges = rois.as_chunks().0[region];
+                env.isa.run(SampleRegion { op, image, sizes, edges, out });
+            }
+        });
+    }
+}
+
+impl Run for CropAndResizeStep {
+    fn kernel(&self) -> &'static str {
+        "cropAndResize"
+    }
+
+    fn run(&self, env: &Env, io: &mut Io) {
+        with_index!(self.index_type, I => self.run_as::<I>(env, io));
     }
 }
 
@@ -200,6 +240,39 @@ mod tests {
             check_columns(5, [1, 1], 1, 1, mask, "float32");
         }
         check_columns(6, [2, 3], 2, 2, true, "float16");
+    }
+
+    #[test]
+    fn regions_in_another_size() {
+        let regions = [
+            [0.0, 0.0, 1.0, 1.0],
+            [0.2, 0.1, 0.9, 0.6],
+            [1.0, 1.0, 0.0, 0.0],
+            [-0.5, 0.3, 1.5, 0.3],
+            [f32::NAN, 0.0, 1.0, f32::INFINITY],
+            [-1e30, 0.0, 1e30, 0.5],
+        ];
+        for (channels, size) in [(1, [3, 4]), (3, [1, 1]), (20, [14, 14]), (70, [2, 1])] {
+            for (dtype, options) in [
+                ("float32", ""),
+                ("float32", "nearest=true outside=-2.5"),
+                ("float16", "outside=3"),
+                ("float16", "nearest=true"),
+            ] {
+                let text = format!(
+                    "%0 = input x {dtype} [2, 5, 7, {channels}]\n%1 = input r float32 [6, 4]\n%2 = input i int32 [6]\n\
+                     %3 = cropAndResize %0 %1 %2 size={size:?} {options}\noutput y = %3"
+                );
+                let graph = parse(&text);
+                let x = Random::new(channels).tensor(&graph.values[0].descriptor);
+                let rois = places(&mut Random::new(1), &[6, 4], [0.0, 1.0], regions.as_flattened());
+                let images = Tensor::from_fn(&Descriptor::new(DataType::Int32, [6u32]), |index| {
+                    Number::Int([0, 1, 7, -1, -9, 0][index[0]])
+                });
+                let inputs = [("x", x), ("r", rois), ("i", images)].map(|(name, tensor)| (name.to_string(), tensor));
+                check_with(&graph, &HashMap::from(inputs), TOLERANCE);
+            }
+        }
     }
 
     proptest! {

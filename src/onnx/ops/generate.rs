@@ -12,7 +12,6 @@ use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::onnx::stop::{ELEMENTS_BETWEEN, Stop};
 use crate::ops::cumulative_sum::CumulativeSum;
 use crate::ops::elementwise::Elementwise as E;
-use crate::ops::triangular::Triangular;
 use crate::shape::Descriptor;
 use crate::{with_element, with_storage};
 use std::cmp::Ordering;
@@ -144,11 +143,11 @@ fn eye_like(call: &mut Call) -> Outcome {
     if shape.iter().any(|&size| size == 0) {
         return Ok(vec![Value::Empty(Descriptor::new(dtype, shape))]);
     }
-    let diagonal = clamped(call.int_or("k", 0));
-    let one = call.scalar(dtype, Number::Int(1))?;
-    let ones = call.expand(one, &shape)?;
-    let upper = call.emit(Triangular { upper: true, diagonal }, &[ones])?;
-    let output = call.emit(Triangular { upper: false, diagonal }, &[upper]);
+    let diagonal = Dim::number(i64::from(clamped(call.int_or("k", 0))));
+    let on_diagonal = counted(call, DataType::Int32, [diagonal, Dim::number(1)], &[shape[0], Dim::number(1)])?;
+    let columns = places(call, DataType::Int32, shape[1], 1, 2)?;
+    let is_on = call.emit(E::Equal, &[on_diagonal, columns])?;
+    let output = call.cast(is_on, dtype);
     call.one(output)
 }
 

@@ -7,7 +7,8 @@ use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
-use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::onnx::registry::{Entry, Outcome, microsoft, standard};
+use crate::ops::extension::crop_and_resize::CropAndResize;
 use crate::ops::extension::deform_columns::DeformColumns;
 use crate::ops::extension::grid_sample::{GridSample, MAX_DIMENSIONS, Mode, Padding};
 use crate::ops::extension::max_roi_pool::MaxRoiPool;
@@ -144,6 +145,29 @@ fn max_roi_pool(call: &mut Call) -> Outcome {
     call.one(y)
 }
 
+/// Regions in another size.
+fn crop_and_resize(call: &mut Call) -> Outcome {
+    let (x, rois, images) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    check_floats(call, x, false)?;
+    let size = call.ints(3, "crop_size")?;
+    let sizes: Option<Vec<u32>> = size.iter().map(|&size| u32::try_from(size).ok()).collect();
+    let Some(&[height, width]) = sizes.as_deref() else {
+        return Err(Refusal(format!("crop_size is {size:?}, expected two positive numbers")));
+    };
+    let nearest = match call.text_or("mode", "bilinear").as_str() {
+        "bilinear" => false,
+        "nearest" => true,
+        other => return Err(Refusal(format!("mode is {other}"))),
+    };
+    call.dims::<4>(x, "the input")?;
+    let x = channels_last(call, x)?;
+    let rois = call.cast(rois, DataType::Float32)?;
+    let op = CropAndResize { size: [height, width], nearest, outside: call.float_or("extrapolation_value", 0.0) };
+    let y = call.emit(op, &[x, rois, images])?;
+    let y = channels_first(call, y);
+    call.one(y)
+}
+
 /// A convolution whose window samples at places that offsets move.
 fn deform_conv(call: &mut Call) -> Outcome {
     let (x, filter, offset) = (call.input(0)?, call.input(1)?, call.input(2)?);
@@ -197,6 +221,7 @@ fn deform_conv(call: &mut Call) -> Outcome {
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
     standard("AffineGrid", "constant size", affine_grid),
+    microsoft("CropAndResize", "constant crop_size", crop_and_resize),
     standard("DeformConv", "two spatial dimensions", deform_conv),
     standard("GridSample", "", grid_sample),
     standard("MaxRoiPool", "", max_roi_pool),
@@ -235,6 +260,15 @@ mod tests {
         assert!(refusal.contains("sampling_ratio is -1, expected a number that is not negative"), "{refusal}");
         let refusal = align(vec![("sampling_ratio", Attr::Int(1 << 17))]).refusal(16);
         assert!(refusal.contains("1 to 65536 samples"), "{refusal}");
+        let crop = |size: &[i64]| {
+            let graph = TestGraph::default().input("x", Float, &["1", "3", "4", "5"]).input("r", Float, &["2", "4"]);
+            let graph = graph.input("i", Int32, &["2"]).ints("s", size);
+            graph
+                .node("com.microsoft.CropAndResize", "x r i s", "y", vec![("extrapolation_value", Attr::Float(2.0))])
+                .output("y")
+        };
+        assert_eq!(crop(&[6, 7]).output_shape(17), [2, 3, 6, 7]);
+        assert!(crop(&[6]).refusal(17).contains("crop_size is [6], expected two positive numbers"));
         let graph = TestGraph::default().input("x", Float, &["1", "3", "4", "5"]).input("r", Float, &["2", "5"]);
         let graph = graph.node("MaxRoiPool", "x r", "y", vec![("pooled_shape", Attr::Ints(&[2, 3]))]).output("y");
         assert_eq!(graph.output_shape(22), [2, 3, 2, 3]);

@@ -1,6 +1,7 @@
 //! Operators of ONNX that the API lacks. Only imported models have them.
 
 pub mod col2im;
+pub mod crop_and_resize;
 pub mod deform_columns;
 pub mod dft;
 pub mod elementwise;
