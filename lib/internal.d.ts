@@ -238,8 +238,8 @@ export interface Binding {
   checkNames(session: Session, feeds: string[], fetches: string[]): void;
   /**
    * Runs the session. `numbers` say what the feeds are for, see feeds.js. Outputs at the indices `grouped` share a
-   * handle, as caches do that grow. Returns the outputs if `room` is passed and the run is quick; otherwise returns
-   * null, and completes with the outputs later. `room` returns an ArrayBuffer of as many bytes, which the run writes.
+   * handle, as caches do that grow. Returns the outputs if `mayRunHere` is true and the run is quick; otherwise returns
+   * null, and completes with the outputs later. A quick run writes results into what `makeRoom` makes.
    */
   runSession(
     session: Session,
@@ -247,7 +247,8 @@ export interface Binding {
     feeds: NativeFeeds,
     numbers: Float64Array,
     fetches: NativeTarget[] | undefined,
-    room: ((bytes: number) => ArrayBuffer | undefined) | undefined,
+    mayRunHere: boolean,
+    makeRoom: ((bytes: number) => Uint8Array) | undefined,
     warn: Warn | undefined,
     grouped: Uint32Array,
   ): Made | null;

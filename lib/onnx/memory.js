@@ -4,8 +4,22 @@
 
 const { Buffer } = require('node:buffer');
 
-const { ArrayBuffer, RangeError } = globalThis;
+const { ArrayBuffer } = globalThis;
 const { allocUnsafeSlow } = Buffer;
+
+/** Whether Node's arrays have buffers of this realm, of their own. */
+const hasOwnBuffers = (() => {
+  const { buffer } = allocUnsafeSlow(1);
+  return buffer instanceof ArrayBuffer && buffer.byteLength === 1;
+})();
+
+/**
+ * Makes a `Uint8Array` with any contents in a buffer of its own, or throws a RangeError; undefined where there are none. The
+ * native side calls it while it reads the caller's memory: it must call nothing that programs can replace.
+ *
+ * @type {((bytes: number) => Uint8Array) | undefined}
+ */
+const makeRoom = hasOwnBuffers ? allocUnsafeSlow : undefined;
 
 /**
  * Returns memory that the caller overwrites: clearing it takes as long as a copy.
@@ -15,25 +29,7 @@ const { allocUnsafeSlow } = Buffer;
  * @throws {RangeError} if there is no memory
  */
 function unclearedBuffer(bytes) {
-  const { buffer } = allocUnsafeSlow(bytes);
-  return buffer instanceof ArrayBuffer && buffer.byteLength === bytes ? buffer : new ArrayBuffer(bytes);
+  return makeRoom === undefined ? new ArrayBuffer(bytes) : /** @type {ArrayBuffer} */ (makeRoom(bytes).buffer);
 }
 
-/**
- * Returns memory for a result that a run writes.
- *
- * @param {number} bytes
- * @returns {ArrayBuffer | undefined} undefined if there is none
- */
-function roomFor(bytes) {
-  try {
-    return unclearedBuffer(bytes);
-  } catch (error) {
-    if (error instanceof RangeError) {
-      return undefined;
-    }
-    throw error;
-  }
-}
-
-module.exports = { roomFor, unclearedBuffer };
+module.exports = { makeRoom, unclearedBuffer };

@@ -11,7 +11,7 @@ const { codedError, converting } = require('./errors.js');
 const { bufferKind, bufferOf, bytesOf } = require('../webidl.js');
 const { COPIED, FeedNumbers, FeedReader, GIVEN_UP, HeldGroup, IN_PLACE } = require('./feeds.js');
 const { PAST, pastOf, presentOf } = require('./groups.js');
-const { roomFor } = require('./memory.js');
+const { makeRoom } = require('./memory.js');
 const { ResultMaker } = require('./results.js');
 const { attachedBytes, moved } = require('./source.js');
 const { holderOf, isResult, placeOf } = require('./unread.js');
@@ -398,7 +398,7 @@ class Session {
   #runNative(id, { values, numbers, targets }, mayRunHere) {
     let made;
     try {
-      made = native.runSession(this.#handle, id, values, numbers.array, targets, mayRunHere ? roomFor : undefined, this.#warn, this.#grouped);
+      made = native.runSession(this.#handle, id, values, numbers.array, targets, mayRunHere, makeRoom, this.#warn, this.#grouped);
     } finally {
       numbers.leave();
       // Failed runs count as well: they may have run within the call.

@@ -77,8 +77,8 @@ fn map(len: usize, large: usize) -> io::Result<(Arc<MmapRaw>, usize)> {
     Ok((Arc::new(pages), start))
 }
 
-/// Asks the system to provide large pages for the `len` bytes at `start`, which somebody else has allocated and nobody has
-/// touched: clearing one takes a fifth of the time of the small ones. The system ignores what it cannot do.
+/// Asks the system to provide large pages for the `len` bytes at `start`, which somebody else has allocated, as far as nobody
+/// has touched them yet: clearing one takes a fifth of the time of the small ones. The system ignores what it cannot do.
 pub fn expect_writes(start: *const u8, len: usize) {
     if len >= LARGE_PAGE {
         let first = start.addr() / MAX_SMALL_PAGE * MAX_SMALL_PAGE;

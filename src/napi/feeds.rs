@@ -12,6 +12,7 @@ use crate::onnx::error::quoted;
 use crate::runtime::Tensor;
 use crate::session::{Copying, Feed, Offer, Session, SessionRun};
 use napi::bindgen_prelude::{Array, JsObjectValue, Unknown};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A feed whose data are not copied yet.
@@ -54,7 +55,8 @@ impl Data {
     }
 }
 
-/// Data that a run reads in place. No JavaScript may run before they are taken back or the run has ended.
+/// Data that a run reads in place. JavaScript that runs before they are taken back or the run has ended could detach them:
+/// whoever calls it looks [again](Self::is_intact).
 pub struct Lent {
     is_open: bool,
     lent: Vec<(usize, Data, Arc<Buffer>)>,
@@ -72,7 +74,7 @@ impl Lent {
     /// A TypeError for anything but a `Uint8Array`.
     ///
     /// # Safety
-    /// No JavaScript may run as long as anybody has the feed.
+    /// As long as anybody has the feed, no JavaScript may run without a look whether it is [intact](Self::is_intact).
     pub unsafe fn lend(&mut self, at: usize, data: &Data) -> crate::error::Result<Option<Feed>> {
         if !self.is_open || data.access < IN_PLACE {
             return Ok(None);
@@ -84,6 +86,11 @@ impl Lent {
         let buffer = Arc::new(buffer);
         self.lent.push((at, *data, buffer.clone()));
         Ok(Some(Feed::Bytes(buffer)))
+    }
+
+    /// The addresses of all bytes that are lent.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
+        self.lent.iter().map(|(.., buffer)| buffer.as_ptr().addr()..buffer.as_ptr().addr() + buffer.len())
     }
 
     /// Whether all data are still where they were lent from, after JavaScript may have run.

@@ -8,7 +8,7 @@ use super::handle::{Handle, Owner, element_handle};
 use super::held::{HeldContents, HeldValues};
 use super::options::OpenOptions;
 use super::sources::{ExternalFile, Sources};
-use super::view::{View, bytes_of_buffer};
+use super::view::{View, buffer_of, bytes_of_buffer};
 use super::warn::Warned;
 use super::{ContextHandle, GraphHandle, Result, tensor_handle};
 use crate::description::{text, text_of};
@@ -27,6 +27,7 @@ use napi::{Env, JsValue, ValueType, sys};
 use napi_derive::napi;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -291,7 +292,7 @@ unsafe fn run_of(
     let offers: Vec<Offer> = given.iter().zip(given_shapes).map(|(given, shape)| given.offer(shape)).collect();
     let shapes = signature.shapes_of_feeds(&offers).map_err(coded)?;
     drop(offers);
-    // The last JavaScript that runs.
+    // The last JavaScript that runs before the feeds are lent.
     handle.watch("run", &shapes, warn)?;
     let mut later = Vec::new();
     let feeds = given.into_iter().zip(shapes.iter()).enumerate().map(|(at, (given, shape))| {
@@ -321,7 +322,8 @@ unsafe fn run_of(
 }
 
 /// Runs a session; feeds, numbers, fetches and `warn` are those of [`run_of`]. Returns the values of [`results`], which
-/// takes `grouped`: at once if the run is short and there may be `room` for its results, otherwise when it has ended.
+/// takes `grouped`: at once if `may_run_here` and the run is short, otherwise when it has ended.
+/// Results of such runs may be written into what `make_room` makes.
 #[napi(catch_unwind)]
 #[allow(clippy::too_many_arguments, reason = "the functions of the addon are flat")]
 pub fn run_session(
@@ -331,22 +333,27 @@ pub fn run_session(
     feeds: Array,
     numbers: &[f64],
     fetches: Option<Array>,
-    room: Option<Room>,
+    may_run_here: bool,
+    make_room: Option<MakeRoom>,
     warn: Option<Function<String, ()>>,
     grouped: &[u32],
 ) -> Result<Option<List>> {
     let SessionHandle { session, owner, .. } = &**handle;
-    let mut lent = Lent::new(room.is_some());
-    // SAFETY: no JavaScript runs until this function returns, except for `room`, after which the feeds are looked at again;
-    // and the run that outlives it takes everything back.
+    let mut lent = Lent::new(may_run_here);
+    // SAFETY: no JavaScript runs until this function returns, except for `make_room`, after which the feeds are looked at
+    // again; and the run that outlives it takes everything back.
     let mut run = unsafe { run_of(handle, &feeds, numbers, fetches.as_ref(), warn, &mut lent)? };
-    if let Some(room) = room {
+    if may_run_here {
         let mut rooms = Rooms::default();
         let lend = |at, len| {
-            // SAFETY: as above, and the results, which own the room, are converted before this function returns.
-            let given = unsafe { rooms.lend(&env, &room, grouped, at, len) };
-            // Making it may have called JavaScript that has detached a feed.
-            if lent.is_intact() { ControlFlow::Continue(given) } else { ControlFlow::Break(()) }
+            let Some(make) = &make_room else { return ControlFlow::Continue(None) };
+            // SAFETY: the results, which own the room, are converted before this function returns, and the run happens only
+            // if all are intact.
+            let given = unsafe { rooms.lend(&env, make, grouped, at, len) };
+            match lent.is_intact() && rooms.are_intact(&env, &lent) {
+                true => ControlFlow::Continue(given),
+                false => ControlFlow::Break(()),
+            }
         };
         run = match run.run_here(lend) {
             Ok(values) => {
@@ -424,35 +431,58 @@ fn require_distinct(feeds: &[Fed], targets: &[Target]) -> Result<()> {
     }
 }
 
-/// Makes an ArrayBuffer of as many bytes, with any contents; returns undefined if there is no memory.
-type Room<'a> = Function<'a, f64, Unknown<'a>>;
+/// Makes a `Uint8Array` of as many bytes with any contents, in a buffer of its own, or throws.
+type MakeRoom<'a> = Function<'a, f64, Unknown<'a>>;
 
-/// ArrayBuffers that a run within its call writes results into, by output: without them, results would be copied.
+/// ArrayBuffers that a run within its call writes results into: without them, results would be copied.
 #[derive(Default)]
-struct Rooms(Vec<(usize, sys::napi_value)>);
+struct Rooms(Vec<Room>);
+
+/// The ArrayBuffer for the output at index `at`, and its bytes.
+struct Room {
+    at: usize,
+    buffer: sys::napi_value,
+    bytes: *mut [MaybeUninit<u8>],
+}
 
 impl Rooms {
     /// Memory for the `len` bytes of the output at index `at`, unless it is small or mostly fed back unread.
     ///
     /// # Safety
-    /// The memory belongs to a value of the native frame that calls this: it must not be used after that frame.
-    unsafe fn lend(&mut self, env: &Env, room: &Room, grouped: &[u32], at: usize, len: usize) -> Option<Buffer> {
+    /// The memory belongs to a value of the native frame that calls this: it must not be used after that frame, and only
+    /// as long as the rooms are [intact](Self::are_intact).
+    unsafe fn lend(&mut self, env: &Env, make: &MakeRoom, grouped: &[u32], at: usize, len: usize) -> Option<Buffer> {
         if len < MIN_HELD_BYTES || grouped.contains(&(at as u32)) {
             return None;
         }
-        let buffer = room.call(len as f64).ok()?.raw();
+        let buffer = buffer_of(env.raw(), make.call(len as f64).ok()?.raw())?;
         let bytes = bytes_of_buffer(env.raw(), buffer).filter(|bytes| bytes.len() == len)?;
         expect_writes(bytes.cast(), len);
-        // SAFETY: the caller's; JavaScript gets the new buffer only when the run has ended.
+        // SAFETY: the caller's.
         let lent = unsafe { Buffer::lent_mut(bytes)? };
-        self.0.push((at, buffer));
+        self.0.push(Room { at, buffer, bytes });
         Some(lent)
+    }
+
+    /// Whether all are still where they were made and none has bytes in common with another one or a feed, after
+    /// JavaScript may have run: some runtimes make them with functions that programs can replace.
+    fn are_intact(&self, env: &Env, feeds: &Lent) -> bool {
+        let range = |bytes: *const u8, len: usize| bytes.addr()..bytes.addr() + len;
+        let mut all: Vec<_> = self.0.iter().map(|room| range(room.bytes.cast(), room.bytes.len())).collect();
+        let is_apart =
+            feeds.ranges().all(|feed| all.iter().all(|room| room.end <= feed.start || feed.end <= room.start));
+        all.sort_by_key(|room| room.start);
+        is_apart
+            && all.windows(2).all(|pair| pair[0].end <= pair[1].start)
+            && self.0.iter().all(|room| {
+                bytes_of_buffer(env.raw(), room.buffer).is_some_and(|bytes| std::ptr::eq(bytes, room.bytes))
+            })
     }
 
     /// The ArrayBuffer with the output at index `at`.
     fn buffer(&self, at: usize) -> crate::error::Result<sys::napi_value> {
-        let found = self.0.iter().find(|(own, _)| *own == at);
-        found.map(|(_, buffer)| *buffer).ok_or_else(|| Error::coded(Code::Operation, "a result has no memory"))
+        let found = self.0.iter().find(|room| room.at == at);
+        found.map(|room| room.buffer).ok_or_else(|| Error::coded(Code::Operation, "a result has no memory"))
     }
 }
 

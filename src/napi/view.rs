@@ -121,6 +121,15 @@ impl View<'_> {
     }
 }
 
+/// The buffer of a `Uint8Array`; `None` for anything else.
+pub fn buffer_of(env: sys::napi_env, array: sys::napi_value) -> Option<sys::napi_value> {
+    let (mut kind, mut len, mut start, mut buffer, mut offset) = (0, 0, null_mut(), null_mut(), 0);
+    // SAFETY: the value lives as long as the native frame that has it; the function fails for anything but a typed array.
+    let status =
+        unsafe { sys::napi_get_typedarray_info(env, array, &mut kind, &mut len, &mut start, &mut buffer, &mut offset) };
+    (status == sys::Status::napi_ok).then_some(buffer)
+}
+
 /// The bytes of `buffer`, valid as long as no JavaScript runs; `None` if it is no ArrayBuffer.
 pub fn bytes_of_buffer(env: sys::napi_env, buffer: sys::napi_value) -> Option<*mut [MaybeUninit<u8>]> {
     let (mut start, mut len) = (null_mut(), 0);

@@ -552,7 +552,7 @@ mod tests {
             let (done, told) = observed();
             let later = send.clone();
             timeline.enqueue(move |_| later.send("later").map_err(|_| unreachable!("the receiver lives")), done);
-            std::thread::sleep(Duration::from_micros(round % 60));
+            std::thread::sleep(Duration::from_micros(round % 200));
             turn.run(|_| send.send("now").map_err(|_| unreachable!("the receiver lives"))).unwrap();
             drop((turn, send));
             assert_eq!(receive.iter().collect::<Vec<_>>(), ["now", "later"]);

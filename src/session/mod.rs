@@ -194,7 +194,7 @@ impl SessionRun {
         // Work that was queued before may have freed the plan, or written to a feed.
         let turn = session.context.turn().zip(session.quick(&self.shapes, &self.feeds));
         let Some((turn, specialization)) = turn else { return Err(self) };
-        if specialization.rest.is_none() && self.place_results(&specialization.outputs, room).is_break() {
+        if self.place_results(&specialization, room).is_break() {
             return Err(self);
         }
         drop(specialization);
@@ -203,16 +203,16 @@ impl SessionRun {
         Ok(ran.map(|_| values.take().unwrap_or_default()).map_err(Error::with_code))
     }
 
-    /// Has `outputs` that were read before written into memory from `room`. If it breaks, none is.
+    /// Has outputs that were read before written into memory from `room`. If it breaks, none is.
     fn place_results(
         &mut self,
-        outputs: &[Port],
+        specialization: &Specialization,
         mut room: impl FnMut(usize, usize) -> ControlFlow<(), Option<Buffer>>,
     ) -> ControlFlow<()> {
         let mut given = Vec::new();
-        for (at, (target, output)) in self.targets.iter().zip(outputs).enumerate() {
-            if matches!(target, Target::Read) && self.session.is_read[at].load(Ordering::Relaxed) {
-                given.extend(room(at, output.descriptor.bytes())?.map(|room| (at, room)));
+        for (at, bytes) in specialization.written() {
+            if matches!(self.targets[at], Target::Read) && self.session.is_read[at].load(Ordering::Relaxed) {
+                given.extend(room(at, bytes)?.map(|room| (at, room)));
             }
         }
         for (at, room) in given {
@@ -408,9 +408,12 @@ impl Session {
     }
 
     /// Notes that the caller reads the output at index `at`, which it got unread: it may want the next ones in its own
-    /// memory, see [`SessionRun::run_here`].
+    /// memory, see [`SessionRun::run_here`]. Types that callers see as others are converted when they are read.
     pub fn note_read(&self, at: usize) {
-        self.is_read.get(at).into_iter().for_each(|is_read| is_read.store(true, Ordering::Relaxed));
+        let is_seen = |info: &ValueInfo| info.element.is_some_and(|element| element.webnn().is_some());
+        if self.signature.outputs.get(at).is_some_and(is_seen) {
+            self.is_read[at].store(true, Ordering::Relaxed);
+        }
     }
 
     fn weigh(&self) {
@@ -488,9 +491,13 @@ impl Session {
             None => ("data".to_string(), ""),
             Some(_) => (listed(self.deciding().names()), "; the option constants of loadModel() fixes such inputs"),
         };
+        let kernels = match self.context.has_extensions() {
+            true => "",
+            false => ", or operators have no kernels for this device",
+        };
         let message = format!(
-            "compile: sizes or branches of the model depend on {data}, so there is no single graph: run() runs it, \
-             describe() shows its first stage{hint}"
+            "compile: sizes or branches of the model depend on {data}{kernels}, so there is no single graph: run() runs \
+             it, describe() shows its first stage{hint}"
         );
         Error::coded(Code::NotSupported, message)
     }
@@ -516,7 +523,7 @@ impl Session {
 
     /// Keeps `bytes`, which must be unused, for other runs.
     pub fn recycle(&self, bytes: Buffer) {
-        // A panic has left it.
+        // Of a run that has failed.
         if bytes.is_lent() {
             return;
         }

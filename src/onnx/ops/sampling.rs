@@ -223,7 +223,7 @@ pub const OPERATORS: &[Entry] = &[
     standard("AffineGrid", "constant size", affine_grid),
     microsoft("CropAndResize", "constant crop_size", crop_and_resize),
     standard("DeformConv", "two spatial dimensions", deform_conv),
-    standard("GridSample", "", grid_sample),
+    standard("GridSample", "one to three spatial dimensions", grid_sample),
     standard("MaxRoiPool", "", max_roi_pool),
     standard("RoiAlign", "", roi_align),
 ];
