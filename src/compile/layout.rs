@@ -31,6 +31,9 @@ const VECTOR: u32 = 16;
 const FEW_INPUTS: u32 = 16;
 const FEW_OUTPUTS: u32 = 96;
 
+/// Maximum input channels of one of several groups for that.
+const MOST_INPUTS: u32 = 32;
+
 /// Maximum height of a filter for that: the patches of larger ones are images of their own.
 const FEW_TAPS: u32 = 9;
 
@@ -57,7 +60,9 @@ pub fn channels_last(graph: &mut Graph) {
     let grouped = graph.nodes.iter().filter(float).filter(|node| Groups::of(graph, node) == Some(Groups::Small));
     let grouped = grouped.count();
     let keeps_convolutions = grouped > 0 && grouped * MOST_GROUPED >= convolutions;
-    let is_alone = !has_integers && graph.nodes.iter().filter(|node| is_convolution(node)).count() == 1;
+    let is_alone = !has_integers
+        && graph.nodes.iter().filter(|node| is_convolution(node)).count() == 1
+        && !graph.nodes.iter().any(gains_from_layout);
     let nodes = std::mem::take(&mut graph.nodes);
     let caches = graph.caches();
     let (last, absent) = (HashMap::new(), HashMap::new());
@@ -73,6 +78,11 @@ pub fn channels_last(graph: &mut Graph) {
 
 fn is_convolution(node: &Node) -> bool {
     matches!(node.op, Api(Op::Conv2d(_) | Op::ConvTranspose2d(_)))
+}
+
+/// Whether an operator beside a convolution is cheaper with channels last, or takes back what transposes its image.
+fn gains_from_layout(node: &Node) -> bool {
+    matches!(node.op, Api(Op::Pool2d(_) | Op::Transpose(_)))
 }
 
 fn convolves_integers(node: &Node) -> bool {
@@ -130,7 +140,7 @@ struct Rewrite<'g> {
     graph: &'g mut Graph,
     /// Whether convolutions stay as they are.
     keeps_convolutions: bool,
-    /// Whether there is a single convolution.
+    /// Whether there is a single convolution, and nothing else that gains from channels last.
     is_alone: bool,
     /// Whether the graph convolves integers, whose images have channels last: the operators after them follow.
     has_integers: bool,
@@ -288,7 +298,7 @@ impl Rewrite<'_> {
         few && filter[inputs] * image[3] * rows <= UNDER_ROW
             && match groups {
                 1 => filter[inputs] <= FEW_INPUTS && (filter[high] > 1 || filter[wide] > 1),
-                _ => filter[inputs] > 1 || image[3] >= WIDE,
+                _ => filter[inputs] <= MOST_INPUTS && (filter[inputs] > 1 || image[3] >= WIDE),
             }
     }
 

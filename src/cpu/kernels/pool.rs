@@ -434,7 +434,12 @@ fn fold_rows<S: Simd, T: Copy, R: PoolFold<T>, const CAREFUL: bool>(
 ) {
     let line = &mut line[..len.max(PUT)];
     if (count - 1).saturating_mul(shift).saturating_add(len.max(PUT)) > image.len() {
-        return fold_last_row::<S, T, R, CAREFUL>(simd, image, shift, count, len, line);
+        let rows = Ends::<S, T, R> { simd, image, shift, len, fold: PhantomData };
+        // SAFETY: there are as many rows.
+        let sums = unsafe { fold_runs::<T, R, _, CAREFUL>(count, &rows) };
+        *line.first_chunk_mut().expect("a line ends with a spare block") = sums;
+        line[len..].fill(R::EMPTY);
+        return;
     }
     for at in (0..len).step_by(PUT) {
         // The last block may be at any place: what it computes again is the same.
@@ -443,25 +448,6 @@ fn fold_rows<S: Simd, T: Copy, R: PoolFold<T>, const CAREFUL: bool>(
         // SAFETY: the image has this many elements from the last row on, as was just checked.
         let sums = unsafe { fold_runs::<T, R, _, CAREFUL>(count, &rows) };
         *line[at..].first_chunk_mut().expect("a line ends with a spare block") = sums;
-    }
-    line[len..].fill(R::EMPTY);
-}
-
-/// The same for rows that end with the image, and are shorter than a block.
-#[inline(always)]
-fn fold_last_row<S: Simd, T: Copy, R: PoolFold<T>, const CAREFUL: bool>(
-    simd: S,
-    image: &[T],
-    shift: usize,
-    count: usize,
-    len: usize,
-    line: &mut [R::Sum],
-) {
-    R::lift(simd, &image[..len], &mut line[..len]);
-    for k in 1..count {
-        let mut sums = [R::EMPTY; PUT];
-        R::lift(simd, &image[k * shift..][..len], &mut sums[..len]);
-        join::<T, R, CAREFUL, PUT>(line.first_chunk_mut().expect("a block"), &sums);
     }
     line[len..].fill(R::EMPTY);
 }
@@ -490,6 +476,24 @@ impl<S: Simd, T: Copy, R: PoolFold<T>> Blocks<R::Sum> for Rows<'_, S, T, R> {
         // SAFETY: the caller guarantees that the image has these elements.
         let block = unsafe { &*self.image.as_ptr().add(k * self.shift).cast::<[T; PUT]>() };
         R::lift_block(self.simd, block)
+    }
+}
+
+/// The same of rows that end with the image and have `len` elements, fewer than a block.
+struct Ends<'a, S, T, R> {
+    simd: S,
+    image: &'a [T],
+    shift: usize,
+    len: usize,
+    fold: PhantomData<R>,
+}
+
+impl<S: Simd, T: Copy, R: PoolFold<T>> Blocks<R::Sum> for Ends<'_, S, T, R> {
+    #[inline(always)]
+    unsafe fn block(&self, k: usize) -> [R::Sum; PUT] {
+        let mut sums = [R::EMPTY; PUT];
+        R::lift(self.simd, &self.image[k * self.shift..][..self.len], &mut sums[..self.len]);
+        sums
     }
 }
 

@@ -128,11 +128,12 @@ impl Run for Pool2dStep {
 
 #[cfg(test)]
 mod tests {
+    use crate::cpu::simd::Isa;
     use crate::dtype::{DataType, Number};
     use crate::ir::parse;
     use crate::ops::tensor::Tensor;
     use crate::shape::Descriptor;
-    use crate::testing::{Tolerance, check, check_with};
+    use crate::testing::{Tolerance, check, check_with, run_compiled_on};
     use proptest::prelude::*;
 
     /// Squares are summed in float64 on both sides: only the rounding of the result differs.
@@ -236,6 +237,53 @@ mod tests {
                 let graph = graph(pool, "float32", [1, 1, 2, 6], &format!("windowDimensions={window}"));
                 check_with(&graph, &inputs, tolerance(pool));
             }
+        }
+    }
+
+    #[test]
+    fn special_values_in_lines() {
+        let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+        // In the second image, at the ends of rows, and at several places.
+        for places in [&[700][..], &[0, 69, 560, 629], &[3, 71, 300, 301, 628]] {
+            for (dtype, layout) in [("float32", "nchw"), ("float32", "nhwc"), ("float16", "nchw"), ("float16", "nhwc")]
+            {
+                let shape = if layout == "nchw" { [1, 2, 9, 70] } else { [1, 9, 70, 2] };
+                let mut at = 0;
+                let x = Tensor::from_fn(
+                    &Descriptor::new(DataType::from_name(dtype).unwrap(), shape.map(|size| size as u32)),
+                    |_| {
+                        at += 1;
+                        let found = places.iter().position(|&place| place == at - 1);
+                        Number::Float(found.map_or((at % 13) as f64 - 6.0, |found| special[found % 3]))
+                    },
+                );
+                let inputs = [("x".to_string(), x)].into();
+                for stride in 1..4 {
+                    for pool in ["averagePool2d", "maxPool2d"] {
+                        let options = format!(
+                            "windowDimensions=[3, 3] strides=[{stride}, {stride}] padding=[1, 1, 1, 1] layout={layout}"
+                        );
+                        check_with(&graph(pool, dtype, shape, &options), &inputs, tolerance(pool));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn equal_images_have_equal_averages() {
+        let options = "windowDimensions=[19, 1] strides=[2, 1]";
+        let pool = graph("averagePool2d", "float32", [2, 1, 100, 8], options);
+        let mut at = 0;
+        let x = Tensor::from_fn(&Descriptor::new(DataType::Float32, [2, 1, 100, 8]), |_| {
+            at += 1;
+            Number::Float(f64::from(1.0 / ((at - 1) % 800 + 1) as f32))
+        });
+        let inputs = [("x".to_string(), x)].into();
+        for isa in Isa::available() {
+            let y = &run_compiled_on(&pool, &inputs, isa)[0];
+            let (first, second) = y.split_at(y.len() / 2);
+            assert_eq!(first, second, "{isa:?}");
         }
     }
 

@@ -21,6 +21,9 @@ const MIN_ROWS: usize = 4;
 /// Minimum pixels of a strip of an image, for which all weights are read: fewer are left to products.
 const MIN_PIXELS: usize = 96;
 
+/// The same of a whole image, which needs no copies of rows.
+const MIN_WHOLE: usize = 32;
+
 /// A convolution from padded planes.
 pub(super) struct DirectPlanes {
     isa: Isa,
@@ -46,12 +49,14 @@ impl DirectPlanes {
             0..MIN_ROWS => Planes::rows_within(&window, channels, high.min(MIN_ROWS), MOST_COPIED),
             most => most,
         };
-        if most == 0 || (most < high && channels > 1 && most * wide < MIN_PIXELS) {
+        let least = if most < high { MIN_PIXELS } else { MIN_WHOLE };
+        if most == 0 || (channels > 1 && most.min(high) * wide < least) {
             return None;
         }
         // About four tiles per thread.
         let spread = if threads > 1 { (4 * threads).div_ceil((shape.batches * shape.groups).max(1)) } else { 1 };
-        let strips = Cut::new(high, 1, spread.max(high.div_ceil(most)));
+        let most_strips = if channels > 1 { (high * wide / MIN_PIXELS).max(1) } else { high };
+        let strips = Cut::new(high, 1, spread.min(most_strips).max(high.div_ceil(most)));
         let outputs = Cut::new(outputs, most_outputs(isa), spread.div_ceil(strips.parts()));
         let planes = Planes::new(window, channels, strips.largest());
         Some(DirectPlanes { isa, threads, planes, strips, outputs, weights: None })
