@@ -21,10 +21,23 @@ const engines = new Map();
 /** @param {number} threads */
 const engineWith = (threads) => /** @type {import('../../packages/cli/lib/bench/types.mjs').LoadedEngine} */ (engines.get(threads));
 
-/** Runs once, and reads the results as a program does. @param {import('../../packages/cli/lib/bench/types.mjs').LoadedEngine} engine */
+/** Milliseconds in which memory may become warm, times {@link PATIENCE}. */
+const MOST_MS = 100;
+
+/** The largest number of runs for the sake of their results' bytes. */
+const MOST_FOR_BYTES = 2000;
+
+/**
+ * Runs once, and reads the results as a program does.
+ *
+ * @param {import('../../packages/cli/lib/bench/types.mjs').LoadedEngine} engine
+ * @returns {Promise<number>} bytes of the results
+ */
 async function runAndRead(engine) {
-  const results = /** @type {Record<string, { data: unknown }>} */ (await engine.run());
-  for (const name in results) results[name].data;
+  const results = /** @type {Record<string, { data: ArrayBufferView }>} */ (await engine.run());
+  let bytes = 0;
+  for (const name in results) bytes += results[name].data.byteLength;
+  return bytes;
 }
 
 async function close() {
@@ -50,9 +63,12 @@ const commands = {
     return {};
   },
 
-  async turn({ threads, ms, runs }) {
+  async turn({ threads, ms, runs, bytes = 0 }) {
     const engine = engineWith(threads);
-    for (let i = 0; i < WARM_UP; i++) await runAndRead(engine);
+    let each = 0;
+    for (let i = 0; i < WARM_UP; i++) each = await runAndRead(engine);
+    const patience = PATIENCE * Math.max(ms, bytes === 0 ? 0 : MOST_MS);
+    const wanted = each === 0 ? runs : Math.max(runs, Math.min(MOST_FOR_BYTES, bytes / each));
     const times = [];
     const begin = performance.now();
     let now = begin;
@@ -61,7 +77,7 @@ const commands = {
       const end = performance.now();
       times.push(end - now);
       now = end;
-    } while (now < begin + ms || (times.length < runs && now < begin + PATIENCE * ms));
+    } while (now < begin + ms || (times.length < wanted && now < begin + patience));
     return { ms: /** @type {number} */ (median(times)), runs: times.length };
   },
 

@@ -7,8 +7,8 @@ export interface OperatorCommands {
   load(parameters: Omit<LoadRequest, 'threads'> & { threads: number[] }): Promise<{ version: string }>;
   /** Runs once and writes the outputs, in the order of `load`. */
   save(parameters: { threads: number; files: string[] }): Promise<object>;
-  /** Runs for `ms`, and at least `runs` times: the median time of a run whose results are read. */
-  turn(parameters: { threads: number; ms: number; runs: number }): Promise<{ ms: number; runs: number }>;
+  /** Runs for `ms`, at least `runs` times, and until results have had `bytes`: the median time of a run whose results are read. */
+  turn(parameters: { threads: number; ms: number; runs: number; bytes?: number }): Promise<{ ms: number; runs: number }>;
   /** The time of the operators of a run; null if some of them are computed where no profile sees them. */
   operators(parameters: { threads: number; runs: number }): Promise<{ ms: number | null }>;
   close(parameters: object): Promise<object>;
