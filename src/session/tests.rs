@@ -414,7 +414,8 @@ fn a_small_run_happens_at_once_if_its_plan_exists_and_nothing_is_queued() {
             given.set(room.as_ptr());
             Continue(Some(room))
         };
-        here_in(&session, &mut room).ok()
+        let ran = here_in(&session, &mut room).ok();
+        ran.or_else(|| run(&session, &feeds).map(|_| None).unwrap())
     });
     assert_eq!(of(&values.expect("it is quick").unwrap()), given.get());
     let here = |session: &Arc<Session>| here_in(session, &mut |_, _| Continue(None));
@@ -424,6 +425,7 @@ fn a_small_run_happens_at_once_if_its_plan_exists_and_nothing_is_queued() {
             is_asked = true;
             Break(())
         });
+        run(&session, &feeds).unwrap();
         is_asked.then(|| refused.is_err())
     });
     assert_eq!(asked, Some(true));
