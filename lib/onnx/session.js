@@ -350,7 +350,7 @@ class Session {
     const { names, values } = feeds;
     /** @type {import('../internal.js').NativeFeeds} */
     const fed = new Array(values.length);
-    /** @type {{bytes: Uint8Array}[]} */
+    /** @type {Uint8Array[]} */
     const givenUp = [];
     const numbers = FeedNumbers.take();
     for (let index = 0; index < values.length; index++) {
@@ -362,7 +362,7 @@ class Session {
         fed[index] = native;
         const isGivenUp = !isResult(feed) && 'kind' in feed && feed.transfer === true;
         if (isGivenUp) {
-          givenUp.push({ bytes: bytesOf(feed.data, feed.kind) });
+          givenUp.push(bytesOf(feed.data, feed.kind));
         }
         numbers.addFeed(part, feed, accessTo(native, this.inputs[part].dataType, isGivenUp));
       } else if (part !== undefined) {
@@ -621,17 +621,16 @@ function accessTo(feed, dataType, isGivenUp) {
 /**
  * Detaches data that the caller has given up; feeds that are views of their buffers get views of the same bytes.
  *
- * @param {{bytes: Uint8Array}[]} givenUp
+ * @param {Uint8Array[]} givenUp their bytes
  * @param {import('../internal.js').NativeFeeds} fed changed
  * @throws {TypeError} if a buffer cannot be detached
  */
 function takeAway(givenUp, fed) {
-  const bytes = givenUp.map((one) => one.bytes);
-  const buffers = new Set(bytes.map(bufferOf));
+  const buffers = new Set(givenUp.map(bufferOf));
   const views = fed.flatMap((feed, index) => (ArrayBuffer.isView(feed) && buffers.has(bufferOf(/** @type {Uint8Array} */ (feed))) ? [index] : []));
-  const own = moved([...bytes, ...views.map((index) => /** @type {Uint8Array} */ (fed[index]))], 'run');
+  const own = moved([...givenUp, ...views.map((index) => /** @type {Uint8Array} */ (fed[index]))], 'run');
   views.forEach((index, at) => {
-    fed[index] = own[bytes.length + at];
+    fed[index] = own[givenUp.length + at];
   });
 }
 

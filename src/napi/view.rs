@@ -121,7 +121,7 @@ impl View<'_> {
     }
 }
 
-/// The buffer of a `Uint8Array`; `None` for anything else.
+/// The buffer of a typed array; `None` for anything else.
 pub fn buffer_of(env: sys::napi_env, array: sys::napi_value) -> Option<sys::napi_value> {
     let (mut kind, mut len, mut start, mut buffer, mut offset) = (0, 0, null_mut(), null_mut(), 0);
     // SAFETY: the value lives as long as the native frame that has it; the function fails for anything but a typed array.

@@ -65,7 +65,7 @@ pub struct Planes {
     window: Window,
     /// Planes that are summed.
     channels: usize,
-    /// The residues of rows and of columns, of which every plane has a part each.
+    /// The residues of rows and of columns. A plane has one part for each pair of them.
     residues: [Vec<usize>; 2],
     /// Rows and columns of a part.
     part: [usize; 2],

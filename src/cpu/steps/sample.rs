@@ -156,7 +156,7 @@ mod tests {
         })
     }
 
-    /// Checks `op` at random places of which some are outside of the input; the first ones are `special`.
+    /// Checks `op` at random places, some of them outside the input. The first ones are `special`.
     fn check_op(dtype: DataType, input: &[u32], grid: &[u32], op: &str, special: &[f32]) {
         let grid = [&input[..1], grid, &[input.len() as u32 - 2]].concat();
         let text = format!(
