@@ -3,6 +3,7 @@
 use crate::compile::memory::{Place, Space};
 use crate::dtype::Element;
 use crate::memory::{ALIGNMENT, Appended, Buffer, elements, elements_mut};
+use half::f16;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -276,5 +277,12 @@ impl<'a> Io<'a> {
         let words = self.scratch::<u64>();
         // SAFETY: both types have the same size and alignment, and every bit pattern is valid for both.
         unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len()) }
+    }
+
+    /// [`scratch`](Self::scratch) as 16-bit integers, which are no tensor type.
+    pub fn scratch_i16(&mut self) -> &'a mut [i16] {
+        let halves = self.scratch::<f16>();
+        // SAFETY: both types have the same size and alignment, and every bit pattern is valid for both.
+        unsafe { std::slice::from_raw_parts_mut(halves.as_mut_ptr().cast(), halves.len()) }
     }
 }

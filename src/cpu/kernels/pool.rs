@@ -6,7 +6,7 @@
 //! whole tile in blocks of constant length; what they compute between rows is never read.
 
 use super::pool_fold::{PUT, PoolFold};
-use crate::cpu::simd::{Kernel, Simd};
+use crate::cpu::simd::{Kernel, Portable, Simd};
 use crate::ops::spatial::Slide;
 use std::marker::PhantomData;
 
@@ -169,6 +169,12 @@ impl Pooling {
         [self.rows.part(at[0], height, 1), self.columns.part(at[1], width, self.channels)]
     }
 
+    /// The rows of an image under `count` output rows from `y` on, and those between.
+    fn rows_under<'a, T>(&self, image: &'a [T], y: usize, count: usize) -> &'a [T] {
+        let part = self.rows.part(y, count, self.image_row());
+        &image[part.first..][..part.count]
+    }
+
     /// Elements of a row of the image.
     fn image_row(&self) -> usize {
         self.columns.slide.input as usize * self.channels
@@ -214,14 +220,12 @@ impl<T: Copy, R: PoolFold<T>> Kernel for PoolRows<'_, T, R> {
     fn run<S: Simd>(self, simd: S) {
         let PoolRows { pooling, image, first, out, scratch } = self;
         let row_len = pooling.row_len();
-        if !pooling.is_dense() {
-            for (y, out) in (first..).zip(out.chunks_exact_mut(row_len)) {
-                pooling.one_by_one::<S, T, R>(simd, image, y, out);
-            }
-            return;
-        }
         let mut tile = Tile { pooling, sums: scratch, fold: PhantomData::<(T, R)> };
         for (y, out) in (first..).step_by(pooling.rows.tile).zip(out.chunks_mut(pooling.rows.tile * row_len)) {
+            if !pooling.is_dense() || R::has_special(pooling.rows_under(image, y, out.len() / row_len)) {
+                pool_windows::<T, R>(pooling, image, y, out);
+                continue;
+            }
             for x in (0..pooling.columns.outputs).step_by(pooling.columns.tile) {
                 tile.pool(simd, image, y, x, out);
             }
@@ -229,25 +233,26 @@ impl<T: Copy, R: PoolFold<T>> Kernel for PoolRows<'_, T, R> {
     }
 }
 
-impl Pooling {
-    /// Computes a row of windows that lie mostly in the padding.
-    #[inline(always)]
-    fn one_by_one<S: Simd, T: Copy, R: PoolFold<T>>(&self, simd: S, image: &[T], y: usize, out: &mut [T]) {
-        let (_, rows, top) = self.rows.slide.taps(y);
-        for (x, out) in out.chunks_exact_mut(self.channels).enumerate() {
-            let (_, columns, left) = self.columns.slide.taps(x);
-            for (channel, out) in out.iter_mut().enumerate() {
-                let mut sums = [R::EMPTY; PUT];
-                for row in (0..rows).map(|at| top + at * self.rows.dilation()) {
-                    for column in (0..columns).map(|at| left + at * self.columns.dilation()) {
-                        let at = (row * self.columns.slide.input as usize + column) * self.channels + channel;
-                        let mut sum = [R::EMPTY];
-                        R::lift(simd, &image[at..][..1], &mut sum);
-                        sums[0] = R::add(sums[0], sum[0]);
+/// Computes whole output rows from row `first` on, window by window: for windows that lie mostly in the padding, and types
+/// that are rare. `image` starts with `[height, width, channels]`.
+pub fn pool_windows<T: Copy, R: PoolFold<T>>(pooling: &Pooling, image: &[T], first: usize, out: &mut [T]) {
+    let Pooling { rows, columns, channels, .. } = *pooling;
+    for (y, out) in (first..).zip(out.chunks_exact_mut(pooling.row_len())) {
+        let [count, top] = pooling.taps[y];
+        for (begin, out) in (0..).step_by(PUT).zip(out.chunks_mut(PUT)) {
+            let mut sums = [R::EMPTY; PUT];
+            for (at, sum) in (begin..).zip(&mut sums).take(out.len()) {
+                let (_, width, left) = columns.slide.taps(at / channels);
+                for row in (0..count).map(|k| top + k * rows.dilation()) {
+                    for column in (0..width).map(|k| left + k * columns.dilation()) {
+                        let pixel = row * columns.slide.input as usize + column;
+                        *sum = R::add(*sum, R::lift_one(image[pixel * channels + at % channels]));
                     }
                 }
-                *out = R::finish(simd, &sums, &[columns.max(1) as f32; PUT], rows.max(1) as f32)[0];
             }
+            let covered = pooling.covered[begin..].first_chunk().expect("a block more than columns");
+            let results = R::finish(Portable, &sums, covered, count.max(1) as f32);
+            out.copy_from_slice(&results[..out.len()]);
         }
     }
 }
@@ -263,69 +268,64 @@ impl<T: Copy, R: PoolFold<T>> Tile<'_, T, R> {
     /// Computes the tile of windows whose first one is at row `y` and column `x`; `out` has the rows from `y` on.
     #[inline(always)]
     fn pool<S: Simd>(&mut self, simd: S, image: &[T], y: usize, x: usize, out: &mut [T]) {
-        let pooling = self.pooling;
-        let size = [out.len() / pooling.row_len(), pooling.columns.tile.min(pooling.columns.outputs - x)];
-        let area = pooling.area([y, x], size);
-        if !pooling.is_tiled() {
-            return match has_special::<S, T, R>(simd, image, area, pooling.image_row()) {
-                true => self.lines::<S, true>(simd, image, [y, x], size[1], area[1], out),
-                false => self.lines::<S, false>(simd, image, [y, x], size[1], area[1], out),
+        let Pooling { rows, columns, pitch, .. } = *self.pooling;
+        let size = [out.len() / self.pooling.row_len(), columns.tile.min(columns.outputs - x)];
+        let area = self.pooling.area([y, x], size);
+        let is_tiled = self.pooling.is_tiled();
+        let [lines, line] = if is_tiled { [LINES, rows.stride() * pitch] } else { self.pooling.lines() };
+        if is_tiled {
+            self.load(simd, image, area);
+            self.passes(size, area[1].len).iter().for_each(|pass| pass.run::<T, R>(self.sums));
+        } else {
+            self.sums[..lines * line].fill(R::EMPTY);
+        }
+        for (at, out) in (0..).step_by(lines).zip(out.chunks_mut(lines * self.pooling.row_len())) {
+            let (start, fold) = match is_tiled {
+                true => (at * line, [1, 1]),
+                false => (0, self.fold_lines(simd, image, y + at, size[1], area[1], out.len())),
             };
-        }
-        self.load(simd, image, area);
-        let passes = self.passes(size, area[1].len);
-        match has_special::<S, T, R>(simd, image, area, pooling.image_row()) {
-            true => passes.iter().for_each(|pass| pass.run::<T, R, true>(self.sums)),
-            false => passes.iter().for_each(|pass| pass.run::<T, R, false>(self.sums)),
-        }
-        for (at, out) in (0..).step_by(LINES).zip(out.chunks_mut(LINES * pooling.row_len())) {
-            let line = pooling.rows.stride() * pooling.pitch;
-            self.store::<S, false>(simd, (at * line, line), [1, 1], [y + at, x], size[1], out);
+            self.store(simd, (start, line), fold, [y + at, x], size[1], out);
         }
     }
 
-    /// Computes the tile line by line.
+    /// Folds the rows under each of some output rows of together `len` elements from row `y` on to a line. Returns how many
+    /// accumulators of the line make a window of the `width` ones, and how far these are apart.
     #[inline(always)]
-    fn lines<S: Simd, const CAREFUL: bool>(
+    fn fold_lines<S: Simd>(
         &mut self,
         simd: S,
         image: &[T],
-        [y, x]: [usize; 2],
+        y: usize,
         width: usize,
         part: Part,
-        out: &mut [T],
-    ) {
+        len: usize,
+    ) -> [usize; 2] {
         let Pooling { rows, columns, channels, .. } = *self.pooling;
-        let (image_row, row_len) = (self.pooling.image_row(), self.pooling.row_len());
-        let [lines, line] = self.pooling.lines();
-        self.sums[..lines * line].fill(R::EMPTY);
-        let fold = [columns.window(), columns.dilation().saturating_mul(channels)];
+        let [_, line] = self.pooling.lines();
+        let image_row = self.pooling.image_row();
         let shift = rows.dilation().saturating_mul(image_row);
-        for (y, out) in (y..).step_by(lines).zip(out.chunks_mut(lines * row_len)) {
-            let taps = &self.pooling.taps[y..][..out.len() / row_len];
-            for (&[count, top], line) in taps.iter().zip(self.sums.chunks_exact_mut(line)) {
-                let (from, line) = (&image[top * image_row + part.first..], &mut line[part.before..]);
-                match count {
-                    0 => line[..part.count].fill(R::EMPTY),
-                    2 => fold_rows::<S, T, R, CAREFUL>(simd, from, shift, 2, part.count, line),
-                    3 => fold_rows::<S, T, R, CAREFUL>(simd, from, shift, 3, part.count, line),
-                    count => fold_rows::<S, T, R, CAREFUL>(simd, from, shift, count, part.count, line),
-                }
-            }
-            if fold[0] > 1 && columns.stride() > 2 && channels == 1 {
-                // Vectors are folded faster than elements are gathered.
-                let len = (width - 1) * columns.stride() + 1;
-                let pass = Pass { len, count: fold[0], shift: fold[1] };
-                for line in self.sums.chunks_exact_mut(line).take(taps.len()) {
-                    pass.run::<T, R, CAREFUL>(line);
-                }
-                self.store::<S, CAREFUL>(simd, (0, line), [1, 1], [y, x], width, out);
+        let fold = [columns.window(), columns.dilation().saturating_mul(channels)];
+        // Vectors are folded faster than elements are gathered.
+        let is_folded = fold[0] > 1 && columns.stride() > 2 && channels == 1;
+        let pass = Pass { len: (width - 1) * columns.stride() + 1, count: fold[0], shift: fold[1] };
+        let taps = &self.pooling.taps[y..][..len / self.pooling.row_len()];
+        for (&[count, top], line) in taps.iter().zip(self.sums.chunks_exact_mut(line)) {
+            if is_folded {
                 // The borders were folded, too.
-                self.sums[..lines * line].fill(R::EMPTY);
-            } else {
-                self.store::<S, CAREFUL>(simd, (0, line), fold, [y, x], width, out);
+                line.fill(R::EMPTY);
+            }
+            let (from, inner) = (&image[top * image_row + part.first..], &mut line[part.before..]);
+            match count {
+                0 => inner[..part.count].fill(R::EMPTY),
+                2 => fold_rows::<S, T, R>(simd, from, shift, 2, part.count, inner),
+                3 => fold_rows::<S, T, R>(simd, from, shift, 3, part.count, inner),
+                count => fold_rows::<S, T, R>(simd, from, shift, count, part.count, inner),
+            }
+            if is_folded {
+                pass.run::<T, R>(line);
             }
         }
+        if is_folded { [1, 1] } else { fold }
     }
 
     /// Copies the elements under the windows between empty accumulators.
@@ -362,7 +362,7 @@ impl<T: Copy, R: PoolFold<T>> Tile<'_, T, R> {
     /// `start` on and `line` apart: for each window those of `fold[0]` elements `fold[1]` apart. May write more of `out`:
     /// all of it is written later.
     #[inline(always)]
-    fn store<S: Simd, const CAREFUL: bool>(
+    fn store<S: Simd>(
         &self,
         simd: S,
         (start, line): (usize, usize),
@@ -380,10 +380,10 @@ impl<T: Copy, R: PoolFold<T>> Tile<'_, T, R> {
         let lines = Lines { sums, line, stride, fold, rows, columns, row_len, end };
         let out = &mut out[column..];
         match (stride, channels, fold[0]) {
-            (2, 1, 2) => lines.put::<S, T, R, 2, CAREFUL>(simd, 2, width, out),
-            (2, 1, 3) => lines.put::<S, T, R, 2, CAREFUL>(simd, 3, width, out),
-            (2, 1, count) => lines.put::<S, T, R, 2, CAREFUL>(simd, count, width, out),
-            (3.., 1, _) => lines.put::<S, T, R, 0, CAREFUL>(simd, 1, width, out),
+            (2, 1, 2) => lines.put::<S, T, R, 2>(simd, 2, width, out),
+            (2, 1, 3) => lines.put::<S, T, R, 2>(simd, 3, width, out),
+            (2, 1, count) => lines.put::<S, T, R, 2>(simd, count, width, out),
+            (3.., 1, _) => lines.put::<S, T, R, 0>(simd, 1, width, out),
             (_, _, count) => {
                 // Neighboring windows are like more channels.
                 let len = if stride == 1 { width * channels } else { channels };
@@ -393,8 +393,8 @@ impl<T: Copy, R: PoolFold<T>> Tile<'_, T, R> {
                     let end = if stride == 1 { end } else { width * channels - at };
                     let (lines, out) = (Lines { sums, columns, end, ..lines }, &mut out[at..]);
                     match count {
-                        3 => lines.put::<S, T, R, 1, CAREFUL>(simd, 3, len, out),
-                        _ => lines.put::<S, T, R, 1, CAREFUL>(simd, count, len, out),
+                        3 => lines.put::<S, T, R, 1>(simd, 3, len, out),
+                        _ => lines.put::<S, T, R, 1>(simd, count, len, out),
                     }
                 }
             }
@@ -402,29 +402,9 @@ impl<T: Copy, R: PoolFold<T>> Tile<'_, T, R> {
     }
 }
 
-/// Whether [`PoolFold::add_plain`] may lose elements of an area of an image with rows of this length.
-#[inline(always)]
-fn has_special<S: Simd, T: Copy, R: PoolFold<T>>(
-    simd: S,
-    image: &[T],
-    [rows, columns]: [Part; 2],
-    image_row: usize,
-) -> bool {
-    let image = &image[rows.first * image_row..];
-    if columns.count == image_row {
-        return R::has_special(simd, &image[..rows.count * image_row]);
-    }
-    // A loop, as closures are not compiled for the level.
-    let mut found = false;
-    for row in image.chunks(image_row).take(rows.count) {
-        found |= R::has_special(simd, &row[columns.first..][..columns.count]);
-    }
-    found
-}
-
 /// Folds `count` rows that are `shift` apart, each of `len` elements, to the accumulators at the start of `line`.
 #[inline(always)]
-fn fold_rows<S: Simd, T: Copy, R: PoolFold<T>, const CAREFUL: bool>(
+fn fold_rows<S: Simd, T: Copy, R: PoolFold<T>>(
     simd: S,
     image: &[T],
     shift: usize,
@@ -436,7 +416,7 @@ fn fold_rows<S: Simd, T: Copy, R: PoolFold<T>, const CAREFUL: bool>(
     if (count - 1).saturating_mul(shift).saturating_add(len.max(PUT)) > image.len() {
         let rows = Ends::<S, T, R> { simd, image, shift, len, fold: PhantomData };
         // SAFETY: there are as many rows.
-        let sums = unsafe { fold_runs::<T, R, _, CAREFUL>(count, &rows) };
+        let sums = unsafe { fold_runs::<T, R, _>(count, &rows) };
         *line.first_chunk_mut().expect("a line ends with a spare block") = sums;
         line[len..].fill(R::EMPTY);
         return;
@@ -446,7 +426,7 @@ fn fold_rows<S: Simd, T: Copy, R: PoolFold<T>, const CAREFUL: bool>(
         let at = if len < PUT { 0 } else { at.min(len - PUT) };
         let rows = Rows::<S, T, R> { simd, image: &image[at..], shift, fold: PhantomData };
         // SAFETY: the image has this many elements from the last row on, as was just checked.
-        let sums = unsafe { fold_runs::<T, R, _, CAREFUL>(count, &rows) };
+        let sums = unsafe { fold_runs::<T, R, _>(count, &rows) };
         *line[at..].first_chunk_mut().expect("a line ends with a spare block") = sums;
     }
     line[len..].fill(R::EMPTY);
@@ -524,16 +504,13 @@ impl<A: Copy, const STRIDE: usize> Blocks<A> for Columns<'_, A, STRIDE> {
 /// # Safety
 /// There must be this many blocks.
 #[inline(always)]
-unsafe fn fold_runs<T, R: PoolFold<T>, B: Blocks<R::Sum>, const CAREFUL: bool>(
-    count: usize,
-    blocks: &B,
-) -> [R::Sum; PUT] {
+unsafe fn fold_runs<T, R: PoolFold<T>, B: Blocks<R::Sum>>(count: usize, blocks: &B) -> [R::Sum; PUT] {
     // SAFETY: by the contract.
     let mut all = unsafe { blocks.block(0) };
     for k in 1..count.min(DIRECT) {
         // SAFETY: by the contract.
         let next = unsafe { blocks.block(k) };
-        join::<T, R, CAREFUL, PUT>(&mut all, &next);
+        join::<T, R, PUT>(&mut all, &next);
     }
     for first in (DIRECT..count).step_by(DIRECT) {
         // SAFETY: by the contract.
@@ -541,9 +518,9 @@ unsafe fn fold_runs<T, R: PoolFold<T>, B: Blocks<R::Sum>, const CAREFUL: bool>(
         for k in first + 1..count.min(first + DIRECT) {
             // SAFETY: by the contract.
             let next = unsafe { blocks.block(k) };
-            join::<T, R, CAREFUL, PUT>(&mut run, &next);
+            join::<T, R, PUT>(&mut run, &next);
         }
-        join::<T, R, CAREFUL, PUT>(&mut all, &run);
+        join::<T, R, PUT>(&mut all, &run);
     }
     all
 }
@@ -560,9 +537,9 @@ fn block_mut<T>(sums: &mut [T], at: usize) -> &mut [T; BLOCK] {
 
 /// Adds `x` to `sums`.
 #[inline(always)]
-fn join<T, R: PoolFold<T>, const CAREFUL: bool, const N: usize>(sums: &mut [R::Sum; N], x: &[R::Sum; N]) {
+fn join<T, R: PoolFold<T>, const N: usize>(sums: &mut [R::Sum; N], x: &[R::Sum; N]) {
     for i in 0..N {
-        sums[i] = if CAREFUL { R::add(sums[i], x[i]) } else { R::add_plain(sums[i], x[i]) };
+        sums[i] = R::add_plain(sums[i], x[i]);
     }
 }
 
@@ -576,21 +553,21 @@ struct Pass {
 
 impl Pass {
     #[inline(always)]
-    fn run<T, R: PoolFold<T>, const CAREFUL: bool>(&self, sums: &mut [R::Sum]) {
+    fn run<T, R: PoolFold<T>>(&self, sums: &mut [R::Sum]) {
         if self.count == 1 {
             return;
         }
         for at in (0..self.len).step_by(BLOCK) {
             let mut all = *block(sums, at);
             for k in 1..self.count.min(DIRECT) {
-                join::<T, R, CAREFUL, BLOCK>(&mut all, block(sums, at + k * self.shift));
+                join::<T, R, BLOCK>(&mut all, block(sums, at + k * self.shift));
             }
             for first in (DIRECT..self.count).step_by(DIRECT) {
                 let mut run = *block(sums, at + first * self.shift);
                 for k in first + 1..self.count.min(first + DIRECT) {
-                    join::<T, R, CAREFUL, BLOCK>(&mut run, block(sums, at + k * self.shift));
+                    join::<T, R, BLOCK>(&mut run, block(sums, at + k * self.shift));
                 }
-                join::<T, R, CAREFUL, BLOCK>(&mut all, &run);
+                join::<T, R, BLOCK>(&mut all, &run);
             }
             *block_mut(sums, at) = all;
         }
@@ -619,7 +596,7 @@ impl<A: Copy> Lines<'_, A> {
     /// Writes `len` results per row, each of `count` accumulators, of windows `STRIDE` apart (0: as far as the lines say).
     /// Writes blocks as far as `out` reaches.
     #[inline(always)]
-    fn put<S: Simd, T: Copy, R: PoolFold<T, Sum = A>, const STRIDE: usize, const CAREFUL: bool>(
+    fn put<S: Simd, T: Copy, R: PoolFold<T, Sum = A>, const STRIDE: usize>(
         &self,
         simd: S,
         count: usize,
@@ -639,7 +616,7 @@ impl<A: Copy> Lines<'_, A> {
             let (whole, rest) = out[..end.min(blocks * PUT)].as_chunks_mut();
             let mut last = R::finish(simd, &[R::EMPTY; PUT], &[1.0; PUT], 1.0);
             for (at, out) in (0..len).step_by(PUT).zip(whole.iter_mut().chain([&mut last])) {
-                *out = self.block_of::<S, T, R, STRIDE, CAREFUL>(simd, sums, count, covered, at);
+                *out = self.block_of::<S, T, R, STRIDE>(simd, sums, count, covered, at);
             }
             rest.copy_from_slice(&last[..rest.len()]);
         }
@@ -647,7 +624,7 @@ impl<A: Copy> Lines<'_, A> {
 
     /// The results from `at` on.
     #[inline(always)]
-    fn block_of<S: Simd, T: Copy, R: PoolFold<T, Sum = A>, const STRIDE: usize, const CAREFUL: bool>(
+    fn block_of<S: Simd, T: Copy, R: PoolFold<T, Sum = A>, const STRIDE: usize>(
         &self,
         simd: S,
         sums: &[A],
@@ -666,7 +643,7 @@ impl<A: Copy> Lines<'_, A> {
         } else {
             let blocks = Columns::<A, STRIDE> { sums: &sums[at * STRIDE..], shift };
             // SAFETY: `put` checked that there are these accumulators.
-            unsafe { fold_runs::<T, R, _, CAREFUL>(count, &blocks) }
+            unsafe { fold_runs::<T, R, _>(count, &blocks) }
         };
         let columns = self.columns[at..].first_chunk().expect("a block more than columns");
         R::finish(simd, &sums, columns, rows)

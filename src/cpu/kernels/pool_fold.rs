@@ -5,7 +5,7 @@
 //! float32 are normal numbers.
 
 use super::float::Float;
-use crate::cpu::simd::{MAX_LANES, Simd};
+use crate::cpu::simd::{MAX_LANES, Portable, Simd};
 use half::f16;
 
 /// Results computed at a time.
@@ -26,16 +26,23 @@ pub trait PoolFold<T>: Copy + Sync {
         Self::lift(simd, from, &mut to);
         to
     }
+    /// The accumulator of an element.
+    #[inline(always)]
+    fn lift_one(from: T) -> Self::Sum {
+        let mut to = [Self::EMPTY];
+        Self::lift(Portable, &[from], &mut to);
+        to[0]
+    }
     /// Combines two accumulators.
     fn add(a: Self::Sum, b: Self::Sum) -> Self::Sum;
-    /// The same if neither [is special](Self::is_special).
+    /// The same, but may lose what [is special](Self::has_special).
     #[inline(always)]
     fn add_plain(a: Self::Sum, b: Self::Sum) -> Self::Sum {
         Self::add(a, b)
     }
     /// Whether [`add_plain`](Self::add_plain) may lose one of these elements.
     #[inline(always)]
-    fn has_special<S: Simd>(_: S, _: &[T]) -> bool {
+    fn has_special(_: &[T]) -> bool {
         false
     }
     /// The results for windows that cover these numbers of columns and rows, at least 1.
@@ -125,16 +132,15 @@ impl<T: Stored> PoolFold<T> for Norm {
 #[derive(Clone, Copy)]
 pub struct Largest;
 
-impl<T: Stored> PoolFold<T> for Largest {
+impl PoolFold<f32> for Largest {
     type Sum = f32;
     const EMPTY: f32 = f32::NEG_INFINITY;
     #[inline(always)]
-    fn lift<S: Simd>(simd: S, from: &[T], to: &mut [f32]) {
-        T::widen(simd, from, to);
+    fn lift<S: Simd>(simd: S, from: &[f32], to: &mut [f32]) {
+        f32::widen(simd, from, to);
     }
     #[inline(always)]
     fn add(a: f32, b: f32) -> f32 {
-        // Evaluates both conditions to keep branches out of the loop.
         if (a > b) | a.is_nan() { a } else { b }
     }
     #[inline(always)]
@@ -142,28 +148,46 @@ impl<T: Stored> PoolFold<T> for Largest {
         if a > b { a } else { b }
     }
     #[inline(always)]
-    fn has_special<S: Simd>(simd: S, x: &[T]) -> bool {
-        // Zero times an infinity is NaN, too.
-        let (zero, mut sums) = (simd.splat(0.0), [simd.splat(0.0); 4]);
-        for x in x.chunks_exact(4 * S::LANES) {
-            for (i, sum) in sums.iter_mut().enumerate() {
-                *sum = simd.mul_add(T::load(simd, &x[i * S::LANES..]), zero, *sum);
-            }
+    fn has_special(x: &[f32]) -> bool {
+        // A loop without branches, so that it is one of vectors.
+        let mut found = 0;
+        for x in x {
+            found |= x.is_nan() as u32;
         }
-        for x in x.chunks_exact(4 * S::LANES).remainder().chunks(S::LANES) {
-            // SAFETY: the chunk has that many elements.
-            let x = unsafe { T::load_first(simd, x.as_ptr(), x.len()) };
-            sums[0] = simd.mul_add(x, zero, sums[0]);
-        }
-        let all = simd.add(simd.add(sums[0], sums[1]), simd.add(sums[2], sums[3]));
-        let mut lanes = [0.0; MAX_LANES];
-        simd.store(all, &mut lanes);
-        lanes.iter().map(|lane| lane.is_nan() as u32).sum::<u32>() > 0
+        found != 0
     }
     #[inline(always)]
-    fn finish<S: Simd>(simd: S, sums: &[f32; PUT], _: &[f32; PUT], _: f32) -> [T; PUT] {
-        T::round(simd, sums)
+    fn finish<S: Simd>(_: S, sums: &[f32; PUT], _: &[f32; PUT], _: f32) -> [f32; PUT] {
+        *sums
     }
+}
+
+/// Compares numbers as integers, NaN above all: their bits, with those of the magnitude flipped if negative.
+impl PoolFold<f16> for Largest {
+    type Sum = i16;
+    const EMPTY: i16 = ordered(f16::NEG_INFINITY.to_bits() as i16);
+    #[inline(always)]
+    fn lift<S: Simd>(_: S, from: &[f16], to: &mut [i16]) {
+        for (to, from) in to.iter_mut().zip(from) {
+            let bits = from.to_bits() as i16;
+            let is_nan = bits & i16::MAX > f16::INFINITY.to_bits() as i16;
+            *to = if is_nan { i16::MAX } else { ordered(bits) };
+        }
+    }
+    #[inline(always)]
+    fn add(a: i16, b: i16) -> i16 {
+        a.max(b)
+    }
+    #[inline(always)]
+    fn finish<S: Simd>(_: S, sums: &[i16; PUT], _: &[f32; PUT], _: f32) -> [f16; PUT] {
+        sums.map(|sum| f16::from_bits(ordered(sum) as u16))
+    }
+}
+
+/// From bits of a number to an integer of the same order, and back.
+#[inline(always)]
+const fn ordered(bits: i16) -> i16 {
+    bits ^ ((bits >> 15) & i16::MAX)
 }
 
 macro_rules! largest {

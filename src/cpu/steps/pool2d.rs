@@ -2,7 +2,7 @@
 
 use super::reduce::ReduceStep;
 use super::{Env, Run};
-use crate::cpu::kernels::pool::{PoolRows, Pooling};
+use crate::cpu::kernels::pool::{PoolRows, Pooling, pool_windows};
 use crate::cpu::kernels::pool_fold::{Average, Largest, Norm, PoolFold};
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk_with;
@@ -55,41 +55,48 @@ pub fn step(op: &Pool2d, input: &Descriptor, output: &Descriptor) -> Step {
 }
 
 impl Pool2dStep {
-    /// One unit of work is a row of an output image. Planes are images of one channel.
-    fn pool<T: Element, R: PoolFold<T>>(&self, env: &Env, input: &[T], out: &mut [T], scratch: &mut [R::Sum]) {
+    /// One unit of work is a row of an output image. Planes are images of one channel. `pool` computes rows of an image from
+    /// one on.
+    fn each<T: Element, A: Send>(
+        &self,
+        env: &Env,
+        scratch: &mut [A],
+        io: &mut Io,
+        pool: impl Fn(&[T], usize, &mut [T], &mut [A]) + Sync,
+    ) {
+        let (input, out) = (io.input(0), io.output());
         let (row_len, rows, cost) = (self.pooling.row_len(), self.pooling.rows(), self.pooling.cost());
         for_each_chunk_with(env.threads, out, row_len, 1, cost, scratch, |mut row, mut out, scratch| {
             while !out.is_empty() {
                 let (image, first) = (row / rows, row % rows);
                 let count = (rows - first).min(out.len() / row_len);
                 let (now, rest) = out.split_at_mut(count * row_len);
-                let image = &input[image * self.image..];
-                env.isa.run(PoolRows::<T, R> { pooling: &self.pooling, image, first, out: now, scratch });
+                pool(&input[image * self.image..], first, now, scratch);
                 (row, out) = (row + count, rest);
             }
         });
     }
 
-    fn floats<T: Element>(&self, env: &Env, io: &mut Io)
-    where
-        Average: PoolFold<T, Sum = f32>,
-        Norm: PoolFold<T, Sum = f64>,
-        Largest: PoolFold<T, Sum = f32>,
-    {
-        let (input, out) = (io.input(0), io.output());
-        match self.kind {
-            PoolKind::Average => self.pool::<T, Average>(env, input, out, io.scratch()),
-            PoolKind::L2 => self.pool::<T, Norm>(env, input, out, io.scratch_f64()),
-            PoolKind::Max => self.pool::<T, Largest>(env, input, out, io.scratch()),
-        }
+    /// Folds vectors of elements.
+    fn fold<T: Element, R: PoolFold<T>>(&self, env: &Env, scratch: &mut [R::Sum], io: &mut Io) {
+        self.each(env, scratch, io, |image, first, out, scratch| {
+            env.isa.run(PoolRows::<T, R> { pooling: &self.pooling, image, first, out, scratch });
+        });
     }
 
-    /// Bytes of an accumulator.
+    /// Folds windows one by one: less code for what is rare.
+    fn windows<T: Element, R: PoolFold<T>>(&self, env: &Env, io: &mut Io) {
+        self.each(env, &mut [(); 0], io, |image, first, out, _| pool_windows::<T, R>(&self.pooling, image, first, out));
+    }
+
+    /// Bytes of an accumulator of vectors.
     fn sum_bytes(&self) -> usize {
-        match self.kind {
-            PoolKind::Average => size_of::<f32>(),
-            PoolKind::L2 => size_of::<f64>(),
-            PoolKind::Max => self.dtype.size().max(if self.dtype.is_float() { size_of::<f32>() } else { 1 }),
+        match (self.kind, self.dtype) {
+            (PoolKind::Average, _) => size_of::<f32>(),
+            (PoolKind::Max, DataType::Float32 | DataType::Float16 | DataType::Int8 | DataType::Uint8) => {
+                self.dtype.size()
+            }
+            _ => 0,
         }
     }
 }
@@ -107,21 +114,20 @@ impl Run for Pool2dStep {
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
-        macro_rules! largest {
-            ($T:ty) => {
-                self.pool::<$T, Largest>(env, io.input(0), io.output(), io.scratch())
-            };
-        }
-        match self.dtype {
-            DataType::Float32 => self.floats::<f32>(env, io),
-            DataType::Float16 => self.floats::<f16>(env, io),
-            DataType::Int32 => largest!(i32),
-            DataType::Uint32 => largest!(u32),
-            DataType::Int64 => largest!(i64),
-            DataType::Uint64 => largest!(u64),
-            DataType::Int8 => largest!(i8),
-            DataType::Uint8 => largest!(u8),
-            DataType::Int4 | DataType::Uint4 => unreachable!("no kernel reads {}", self.dtype),
+        match (self.kind, self.dtype) {
+            (PoolKind::Average, DataType::Float32) => self.fold::<f32, Average>(env, io.scratch(), io),
+            (PoolKind::Average, DataType::Float16) => self.fold::<f16, Average>(env, io.scratch(), io),
+            (PoolKind::Max, DataType::Float32) => self.fold::<f32, Largest>(env, io.scratch(), io),
+            (PoolKind::Max, DataType::Float16) => self.fold::<f16, Largest>(env, io.scratch_i16(), io),
+            (PoolKind::Max, DataType::Int8) => self.fold::<i8, Largest>(env, io.scratch(), io),
+            (PoolKind::Max, DataType::Uint8) => self.fold::<u8, Largest>(env, io.scratch(), io),
+            (PoolKind::Max, DataType::Int32) => self.windows::<i32, Largest>(env, io),
+            (PoolKind::Max, DataType::Uint32) => self.windows::<u32, Largest>(env, io),
+            (PoolKind::Max, DataType::Int64) => self.windows::<i64, Largest>(env, io),
+            (PoolKind::Max, DataType::Uint64) => self.windows::<u64, Largest>(env, io),
+            (PoolKind::L2, DataType::Float32) => self.windows::<f32, Norm>(env, io),
+            (PoolKind::L2, DataType::Float16) => self.windows::<f16, Norm>(env, io),
+            (_, dtype) => unreachable!("no pool of {dtype}"),
         }
     }
 }
