@@ -129,6 +129,21 @@ fn casts_between_all_types() {
 }
 
 #[test]
+fn halves_are_converted_without_registers() {
+    for (from, to) in [("float16", "float32"), ("float32", "float16")] {
+        for shape in [vec![1], vec![17], vec![1, 1023], vec![3, 70, 129]] {
+            let rank = shape.len();
+            let input = format!("%0 = input x {from} {shape:?}\n");
+            check(&parse(&format!("{input}%1 = cast %0 dataType={to}\noutput y = %1")), Tolerance::EXACT);
+            // The elements do not come in order.
+            let permutation: Vec<usize> = (0..rank).rev().collect();
+            let transposed = format!("%1 = transpose %0 permutation={permutation:?}\n%2 = cast %1 dataType={to}\n");
+            check(&parse(&format!("{input}{transposed}output y = %2")), Tolerance::EXACT);
+        }
+    }
+}
+
+#[test]
 fn operands_are_read_in_every_way() {
     // (shapes of the output and of the operands): in place, one element, one per row, short and long repeated rows,
     // gathered, around the block length.
