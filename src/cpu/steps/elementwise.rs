@@ -29,6 +29,8 @@ pub(super) const REGISTER: usize = SPAN * 8;
 /// Rows of broadcast operands that are at least this long become separate blocks, and operands are read in place;
 /// shorter rows are gathered into registers.
 const MIN_ROW: usize = 256;
+/// The same if all operands that repeat have one element per row: that is read as a number, without filling a register.
+const MIN_ROW_OF_NUMBERS: usize = 128;
 
 /// One number per dimension of a program.
 pub(super) type Axes = ArrayVec<usize, MAX_DIMENSIONS>;
@@ -217,7 +219,9 @@ impl ElementwiseStep {
         let elements = dims.iter().product();
         // The runs that have a single stride in each operand.
         let inner = self.operands.iter().map(|operand| operand.view.inner().0).min().unwrap_or(elements);
-        self.row = if inner >= MIN_ROW { inner } else { elements };
+        let is_number = |operand: &Operand| operand.view.is_single() || operand.view.inner().1 == 0;
+        let min = if self.operands.iter().all(is_number) { MIN_ROW_OF_NUMBERS } else { MIN_ROW };
+        self.row = if inner >= min { inner } else { elements };
         let (rows, mut same) = (self.row < elements, true);
         for operand in &mut self.operands {
             let when = operand.find_when(rows, self.converts);
