@@ -1,9 +1,10 @@
 //! The position of the smallest or largest element.
 
-use super::reduce::{Fold, Nest, Reduction, WIDTH};
+use super::reduce::{Fold, Nest, Reduction, WIDTH, filled};
 use crate::cpu::simd::Simd;
 use crate::dtype::Element;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 /// The order that decides which element wins.
 pub trait Order<T: Copy>: Fold<T, Sum = T> {
@@ -73,8 +74,8 @@ impl<T: Element, F: Order<T> + Copy + Sync> Reduction<T> for Arg<F> {
 
     #[inline(always)]
     fn many<S: Simd>(self, _: S, nest: &Nest, x: &[T], start: usize, out: &mut [i32]) {
-        let mut best = [T::default(); WIDTH];
-        let best = &mut best[..out.len()];
+        let mut best = [MaybeUninit::uninit(); WIDTH];
+        let best = filled(&mut best, out.len(), T::default());
         out.fill(0);
         for (row, offset) in nest.runs().enumerate() {
             let row = row as i32;

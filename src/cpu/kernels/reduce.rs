@@ -10,9 +10,11 @@ use crate::cpu::simd::{Kernel, MAX_LANES, Simd, math};
 use crate::dtype::Element;
 use crate::shape::MAX_RANK;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
-/// Columns reduced at the same time: their accumulators take 1 KiB.
-pub const WIDTH: usize = 128;
+/// Columns reduced at the same time: their accumulators stay in the first-level cache. Runs of fewer columns from distant
+/// rows wait for memory, as the CPU does not foresee the next run: 128 columns took three times as long.
+pub const WIDTH: usize = 1024;
 /// Elements of a contiguous run that are added at the same time, each to an accumulator of its own.
 const LANES: usize = 32;
 /// Half of them.
@@ -30,6 +32,20 @@ const MIN_TURNED: usize = 8;
 const ROWS: usize = 4;
 /// As often in a part.
 const ROW_GROUPS: usize = 8;
+
+/// Memory for a value of each column.
+pub(super) type Columns<T> = [MaybeUninit<T>; WIDTH];
+
+/// The first `len` elements of `memory`, filled with `value`: nests of few columns would spend most time on the others.
+#[inline(always)]
+pub(super) fn filled<T: Copy>(memory: &mut Columns<T>, len: usize, value: T) -> &mut [T] {
+    let memory = &mut memory[..len];
+    for element in &mut *memory {
+        element.write(value);
+    }
+    // SAFETY: all elements have been written, and have the layout of `T`.
+    unsafe { &mut *(memory as *mut [MaybeUninit<T>] as *mut [T]) }
+}
 
 /// A dimension and its stride, in elements.
 type Dimension = (usize, usize);
@@ -131,9 +147,10 @@ impl Nest {
     ) {
         let shifts = &shifts[..sums.len()];
         let (mut runs, mut is_first, mut is_last) = (self.runs(), true, false);
+        let mut parts: Columns<F::Part> = [MaybeUninit::uninit(); WIDTH];
+        let parts = filled(&mut parts, sums.len(), F::NONE);
         while !is_last {
-            let mut parts = [F::NONE; WIDTH];
-            let parts = &mut parts[..sums.len()];
+            parts.fill(F::NONE);
             for _ in 0..ROW_GROUPS {
                 let mut rows = [&[][..]; ROWS];
                 let mut count = 0;
@@ -520,7 +537,7 @@ pub trait Reduction<T>: Copy + Sync {
 }
 
 /// No shift.
-const UNSHIFTED: [f64; WIDTH] = [0.0; WIDTH];
+static UNSHIFTED: [f64; WIDTH] = [0.0; WIDTH];
 
 /// The output is a fold: of integers, or of a part of an output's floats.
 #[derive(Clone, Copy)]
@@ -584,8 +601,8 @@ impl<F: Fold<f32, Sum: Into<f64>> + Copy + Sync> Reduction<f32> for Finished<F> 
 
     #[inline(always)]
     fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize, out: &mut [f32]) {
-        let (mut sums, count) = ([F::sum(F::NONE); WIDTH], nest.count() as f64);
-        let sums = &mut sums[..out.len()];
+        let (mut sums, count) = ([MaybeUninit::uninit(); WIDTH], nest.count() as f64);
+        let sums = filled(&mut sums, out.len(), F::sum(F::NONE));
         nest.fold_columns::<S, f32, F>(simd, x, start, &UNSHIFTED, sums);
         for (out, &sum) in out.iter_mut().zip(&*sums) {
             *out = (self.finish)(sum.into(), count) as f32;
@@ -596,9 +613,10 @@ impl<F: Fold<f32, Sum: Into<f64>> + Copy + Sync> Reduction<f32> for Finished<F> 
     fn rows<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], out: &mut [f32]) {
         let count = nest.count() as f64;
         for (x, out) in x.chunks(WIDTH * nest.run).zip(out.chunks_mut(WIDTH)) {
-            let mut sums = [F::sum(F::NONE); WIDTH];
-            F::rows(simd, x, nest.run, &mut sums[..out.len()]);
-            for (out, &sum) in out.iter_mut().zip(&sums) {
+            let mut sums = [MaybeUninit::uninit(); WIDTH];
+            let sums = filled(&mut sums, out.len(), F::sum(F::NONE));
+            F::rows(simd, x, nest.run, sums);
+            for (out, &sum) in out.iter_mut().zip(&*sums) {
                 *out = (self.finish)(sum.into(), count) as f32;
             }
         }
@@ -627,12 +645,14 @@ impl Reduction<f32> for LogSumExp {
 
     #[inline(always)]
     fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize, out: &mut [f32]) {
-        let (mut max, mut shifts, mut sums) = ([0f32; WIDTH], [0.0; WIDTH], [0.0; WIDTH]);
-        let (max, sums) = (&mut max[..out.len()], &mut sums[..out.len()]);
+        let mut max = [MaybeUninit::uninit(); WIDTH];
+        let [mut shifts, mut sums] = [[MaybeUninit::uninit(); WIDTH]; 2];
+        let max = filled(&mut max, out.len(), 0f32);
+        let (shifts, sums) = (filled(&mut shifts, out.len(), 0.0), filled(&mut sums, out.len(), 0.0));
         nest.fold_columns::<S, f32, Max>(simd, x, start, &UNSHIFTED, max);
         shifts.iter_mut().zip(&*max).for_each(|(shift, &max)| *shift = max as f64);
-        nest.fold_columns::<S, f32, SumExp>(simd, x, start, &shifts, sums);
-        for ((out, &shift), &sum) in out.iter_mut().zip(&shifts).zip(&*sums) {
+        nest.fold_columns::<S, f32, SumExp>(simd, x, start, shifts, sums);
+        for ((out, &shift), &sum) in out.iter_mut().zip(&*shifts).zip(&*sums) {
             *out = LogSumExp::finish(shift, sum) as f32;
         }
     }
@@ -665,8 +685,8 @@ impl Reduction<f32> for Moments {
 
     #[inline(always)]
     fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize, out: &mut [[f64; 2]]) {
-        let (mut means, mut sums, count) = ([0.0; WIDTH], [0.0; WIDTH], nest.count() as f64);
-        let (means, sums) = (&mut means[..out.len()], &mut sums[..out.len()]);
+        let ([mut means, mut sums], count) = ([[MaybeUninit::uninit(); WIDTH]; 2], nest.count() as f64);
+        let (means, sums) = (filled(&mut means, out.len(), 0.0), filled(&mut sums, out.len(), 0.0));
         nest.fold_columns::<S, f32, WideSum>(simd, x, start, &UNSHIFTED, means);
         means.iter_mut().for_each(|mean| *mean /= count);
         nest.fold_columns::<S, f32, SumSquaresAbout>(simd, x, start, means, sums);

@@ -179,6 +179,7 @@ impl Remap {
         match &self.row {
             RowSource::Repeated(2) => repeat::<T, 2>(src, row),
             RowSource::Repeated(4) => repeat::<T, 4>(src, row),
+            RowSource::Repeated(count @ ..=8) => spread::<T, 8>(src, *count, row),
             RowSource::Repeated(count) => {
                 row.chunks_exact_mut(*count).zip(src).for_each(|(row, &x)| row.fill(x));
             }
@@ -205,17 +206,27 @@ const BLOCK: usize = 16;
 /// Writes each element `COUNT` times.
 #[inline(always)]
 fn repeat<T: Element, const COUNT: usize>(src: &[T], row: &mut [T]) {
-    let src = &src[..row.len() / COUNT];
-    let (blocks, rest) = src.as_chunks::<BLOCK>();
-    let (body, tail) = row.split_at_mut(blocks.len() * BLOCK * COUNT);
-    for (row, block) in body.chunks_exact_mut(BLOCK * COUNT).zip(blocks) {
-        for (row, &x) in row.as_chunks_mut::<COUNT>().0.iter_mut().zip(block) {
-            *row = [x; COUNT];
-        }
+    let len = row.len() / COUNT;
+    let (src, row) = (&src[..len], &mut row[..len * COUNT]);
+    if len < BLOCK {
+        return row.as_chunks_mut::<COUNT>().0.iter_mut().zip(src).for_each(|(row, &x)| *row = [x; COUNT]);
     }
-    for (row, &x) in tail.as_chunks_mut::<COUNT>().0.iter_mut().zip(rest) {
-        *row = [x; COUNT];
+    // The last block may overlap the one before it.
+    for at in (0..len - BLOCK).step_by(BLOCK).chain([len - BLOCK]) {
+        let block: [T; BLOCK] = src[at..at + BLOCK].try_into().expect("a block");
+        let repeated = block.map(|x| [x; COUNT]);
+        row[at * COUNT..][..BLOCK * COUNT].copy_from_slice(repeated.as_flattened());
     }
+}
+
+/// Writes each element `count` times, at most `WIDE`: what it writes beyond that, the next elements replace.
+#[inline(always)]
+fn spread<T: Element, const WIDE: usize>(src: &[T], count: usize, row: &mut [T]) {
+    let whole = (row.len() + count).saturating_sub(WIDE) / count;
+    for (i, &x) in src[..whole].iter().enumerate() {
+        row[i * count..][..WIDE].copy_from_slice(&[x; WIDE]);
+    }
+    row.chunks_exact_mut(count).zip(src).skip(whole).for_each(|(row, &x)| row.fill(x));
 }
 
 /// Some rows of a destination.
@@ -249,6 +260,21 @@ mod tests {
         assert_eq!(runs(&[2, 1, 0, 1, 2, 3, 2, 1]), [run(2, 3, -1), run(1, 3, 1), run(2, 2, -1)]);
         assert_eq!(runs(&[0, 0, 0, 1, 2, 2, 2]), [run(0, 3, 0), run(1, 2, 1), run(2, 2, 0)]);
         assert_eq!(runs(&[0, 2, 4]), [run(0, 1, 1), run(2, 1, 1), run(4, 1, 1)]);
+    }
+
+    #[test]
+    fn elements_repeat_in_rows_of_every_length() {
+        for (len, count) in (1..40).flat_map(|len| (2..11).map(move |count| (len, count))) {
+            let src: Vec<u8> = (1..=len as u8).collect();
+            let remap = Remap::new(
+                &[1, len as u32],
+                vec![AxisPlaces::All(1), AxisPlaces::new(len, len * count, |i| i / count)],
+            );
+            let mut out = vec![0; len * count];
+            remap.run(&src, 0, &mut out);
+            let expected: Vec<u8> = src.iter().flat_map(|&x| vec![x; count]).collect();
+            assert_eq!(out, expected, "{len} elements, each {count} times");
+        }
     }
 
     #[test]

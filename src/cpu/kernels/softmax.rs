@@ -3,7 +3,6 @@
 //! Subtracting the maximum prevents overflow. A row or column with a NaN, or with only -infinity, becomes NaN, as in
 //! the formula. Exponentials below the smallest normal float count as 0. Sums of blocks are joined in float64.
 
-use super::reduce::WIDTH;
 use super::rows::{largest, powers, scale};
 use crate::cpu::simd::{Kernel, Simd, math};
 use crate::memory::ColumnBlock;
@@ -95,6 +94,9 @@ fn softmax_row<S: Simd>(simd: S, x: &[f32], out: &mut [f32], log: bool) {
     let factor = (1.0 / sum) as f32;
     scale(simd, out, factor);
 }
+
+/// Columns computed at the same time.
+pub const WIDTH: usize = 128;
 
 /// Softmax of each of at most [`WIDTH`] neighboring columns of a matrix `[rows, stride]`.
 pub struct SoftmaxColumns<'a> {

@@ -2,12 +2,14 @@
 
 use super::{Env, Run};
 use crate::cpu::kernels::cumulative::{COLUMNS, SumColumns, Summand, sum_row};
-use crate::cpu::kernels::reduce::WIDTH;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
 use crate::dtype::DataType;
 use crate::ops::cumulative_sum::CumulativeSum;
 use crate::shape::{Descriptor, elements};
+
+/// Neighboring columns that a thread computes at least.
+const GRAIN: usize = 128;
 
 /// Compiled running sums.
 pub struct CumulativeSumStep {
@@ -37,7 +39,7 @@ impl CumulativeSumStep {
                 }
             });
         }
-        for_each_column_block(env.threads, out, sizes, [WIDTH, COLUMNS], rows, |matrix, columns, out| {
+        for_each_column_block(env.threads, out, sizes, [GRAIN, COLUMNS], rows, |matrix, columns, out| {
             let x = &x[matrix * rows * stride + columns.start..];
             env.isa.run(SumColumns { x, out, rows, stride, exclusive, reversed });
         });

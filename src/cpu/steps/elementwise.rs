@@ -4,7 +4,7 @@ pub(super) use super::view::View;
 use super::view::{MAX_DIMENSIONS, read_view};
 use super::{Env, Run};
 use crate::cpu::kernels::elementwise as kernel;
-use crate::cpu::kernels::float::narrow;
+use crate::cpu::kernels::float::{narrow, widen};
 use crate::cpu::kernels::stored::Stored;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk_with;
@@ -29,6 +29,8 @@ pub(super) const REGISTER: usize = SPAN * 8;
 /// Rows of broadcast operands that are at least this long become separate blocks, and operands are read in place;
 /// shorter rows are gathered into registers.
 const MIN_ROW: usize = 256;
+/// The same if all operands that repeat have one element per row: that is read as a number, without filling a register.
+const MIN_ROW_OF_NUMBERS: usize = 128;
 
 /// One number per dimension of a program.
 pub(super) type Axes = ArrayVec<usize, MAX_DIMENSIONS>;
@@ -50,6 +52,8 @@ pub struct ElementwiseStep {
     cost: usize,
     /// Whether operand 0 is computed in place, see [`run_in_place`](Self::run_in_place).
     in_place: bool,
+    /// Whether the program only converts between float32 and float16, which needs no register.
+    converts: bool,
 }
 
 struct Operand {
@@ -64,12 +68,13 @@ impl Operand {
         Operand { dtype, view, when: None }
     }
 
-    /// When to load the operand, given whether blocks lie within `rows` of all operands.
-    fn find_when(&self, rows: bool) -> Option<When> {
+    /// When to load the operand, given whether blocks lie within `rows` of all operands, and whether its reader takes
+    /// float16.
+    fn find_when(&self, rows: bool, reads_halves: bool) -> Option<When> {
         match (self.view.inner().1, self.view.is_single()) {
             (0, true) => Some(When::Once),
             (0, false) if rows => Some(When::Row),
-            (1, whole) if (whole || rows) && self.dtype != DataType::Float16 => None,
+            (1, whole) if (whole || rows) && (reads_halves || self.dtype != DataType::Float16) => None,
             _ => Some(When::Always),
         }
     }
@@ -190,9 +195,12 @@ impl ElementwiseStep {
     ) -> ElementwiseStep {
         let cost = program.instructions.iter().map(|instruction| cost(&instruction.op)).sum();
         let (actions, operands) = (Box::default(), operands.into_boxed_slice());
-        let mut step = ElementwiseStep { actions, registers: 0, span: SPAN, operands, output, row: 0, cost, in_place };
+        let converts = !in_place && is_conversion(program, &operands);
+        let mut step =
+            ElementwiseStep { actions, registers: 0, span: SPAN, operands, output, row: 0, cost, in_place, converts };
         step.measure(dims);
         let mut build = RegisterAllocator::new(program, &step.operands, in_place);
+        build.writes_halves = converts;
         program.instructions.iter().enumerate().for_each(|(index, _)| build.instruction(index));
         (step.actions, step.registers) = (build.actions.into(), build.registers);
         let results = program.instructions.iter().map(|instruction| instruction.dtype);
@@ -211,10 +219,12 @@ impl ElementwiseStep {
         let elements = dims.iter().product();
         // The runs that have a single stride in each operand.
         let inner = self.operands.iter().map(|operand| operand.view.inner().0).min().unwrap_or(elements);
-        self.row = if inner >= MIN_ROW { inner } else { elements };
+        let is_number = |operand: &Operand| operand.view.is_single() || operand.view.inner().1 == 0;
+        let min = if self.operands.iter().all(is_number) { MIN_ROW_OF_NUMBERS } else { MIN_ROW };
+        self.row = if inner >= min { inner } else { elements };
         let (rows, mut same) = (self.row < elements, true);
         for operand in &mut self.operands {
-            let when = operand.find_when(rows);
+            let when = operand.find_when(rows, self.converts);
             same &= std::mem::replace(&mut operand.when, when) == when;
         }
         same
@@ -271,6 +281,16 @@ impl ElementwiseStep {
     }
 }
 
+/// Whether the program is one conversion between float32 and float16.
+fn is_conversion(program: &Fused, operands: &[Operand]) -> bool {
+    use DataType::{Float16, Float32};
+    let ([input], [only]) = (operands, &program.instructions[..]) else { return false };
+    match only.op {
+        E::Cast { to } => matches!((input.dtype, to), (Float32, Float16) | (Float16, Float32)),
+        _ => false,
+    }
+}
+
 /// Approximate cost per element of an operator, in multiply-adds of a matrix product: a core does some 60 per
 /// nanosecond.
 fn cost(op: &Elementwise) -> usize {
@@ -298,6 +318,8 @@ struct RegisterAllocator<'a> {
     free: Vec<usize>,
     registers: usize,
     actions: Vec<Action>,
+    /// Whether the last instruction writes float16 itself.
+    writes_halves: bool,
 }
 
 impl<'a> RegisterAllocator<'a> {
@@ -319,7 +341,18 @@ impl<'a> RegisterAllocator<'a> {
             places[0] = Some(Location::Register(0));
         }
         let registers = in_place as usize;
-        RegisterAllocator { program, operands, origin, last_use, places, absorbed: None, free, registers, actions }
+        RegisterAllocator {
+            program,
+            operands,
+            origin,
+            last_use,
+            places,
+            absorbed: None,
+            free,
+            registers,
+            actions,
+            writes_halves: false,
+        }
     }
 
     fn register(&mut self) -> usize {
@@ -414,7 +447,7 @@ impl<'a> RegisterAllocator<'a> {
         let result = program.inputs + index;
         let is_last = index + 1 == program.instructions.len();
         let out = match instruction.dtype {
-            dtype if is_last && dtype != DataType::Float16 => Location::Output,
+            dtype if is_last && (self.writes_halves || dtype != DataType::Float16) => Location::Output,
             _ => Location::Register(self.register()),
         };
         self.actions.push(Action::Compute(Compute {
@@ -639,6 +672,12 @@ impl Span<'_> {
         let operands = Operands { block: self, registers, places };
         match op {
             E::Identity => with_lane!(*dtype, T => operands.out::<T>(out).copy_from_slice(operands.get(0))),
+            E::Cast { to: DataType::Float16 } if compute.out == Location::Output => {
+                narrow(self.isa, operands.get(0), operands.out(out));
+            }
+            E::Cast { .. } if types[0] == DataType::Float16 && matches!(places[0], Location::Operand(_)) => {
+                widen(self.isa, operands.get(0), operands.out(out));
+            }
             E::Cast { to } => with_lane!(types[0], T => with_lane!(*to, U => {
                 kernel::cast::<T, U>(self.isa, operands.get(0), operands.out(out));
             })),

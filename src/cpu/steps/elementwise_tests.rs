@@ -129,6 +129,21 @@ fn casts_between_all_types() {
 }
 
 #[test]
+fn halves_are_converted_without_registers() {
+    for (from, to) in [("float16", "float32"), ("float32", "float16")] {
+        for shape in [vec![1], vec![17], vec![1, 1023], vec![3, 70, 129]] {
+            let rank = shape.len();
+            let input = format!("%0 = input x {from} {shape:?}\n");
+            check(&parse(&format!("{input}%1 = cast %0 dataType={to}\noutput y = %1")), Tolerance::EXACT);
+            // The elements do not come in order.
+            let permutation: Vec<usize> = (0..rank).rev().collect();
+            let transposed = format!("%1 = transpose %0 permutation={permutation:?}\n%2 = cast %1 dataType={to}\n");
+            check(&parse(&format!("{input}{transposed}output y = %2")), Tolerance::EXACT);
+        }
+    }
+}
+
+#[test]
 fn operands_are_read_in_every_way() {
     // (shapes of the output and of the operands): in place, one element, one per row, short and long repeated rows,
     // gathered, around the block length.
@@ -141,6 +156,9 @@ fn operands_are_read_in_every_way() {
         [&[3, 70], &[3, 1], &[70]],
         [&[40, 3], &[3], &[40, 1]],
         [&[5, 4, 130], &[4, 1], &[5, 1, 130]],
+        [&[2, 6, 196], &[6, 1], &[2, 1, 1]],
+        [&[9, 127], &[9, 1], &[]],
+        [&[9, 128], &[9, 1], &[]],
         [&[2, 3, 4, 5], &[3, 1, 5], &[2, 1, 4, 1]],
         [&[2, 3, 2, 3, 2, 3, 2, 2], &[3, 1, 3, 1, 3, 1, 2], &[2, 1, 2, 1, 2, 1, 2, 1]],
     ];

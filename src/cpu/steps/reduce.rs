@@ -265,6 +265,12 @@ mod tests {
             reduce("reduceMean", "float32", &[70, 33, 130], axes, true);
             reduce("reduceMax", "float16", &[70, 33, 130], axes, true);
         }
+        // Some columns more than are reduced at the same time.
+        for name in ["reduceMean", "reduceL2", "reduceLogSumExp", "reduceMin"] {
+            for columns in [WIDTH as u32 - 1, WIDTH as u32 + 3] {
+                reduce(name, "float32", &[2, 37, columns], &[1], false);
+            }
+        }
         // Reduced in parts.
         for (shape, axes) in [
             (&[1, 112, 30, 33][..], &[1, 2][..]),

@@ -110,7 +110,7 @@ mod tests {
         float(&[1, 100, 100, 3], "resample2d sizes=[200, 250] axes=[1, 2]");
         float(&[1, 3, 100, 100], "resample2d sizes=[200, 250]");
         for dtype in [DataType::Float32, DataType::Float16, DataType::Uint8] {
-            for scale in ["2.0", "3.0", "4.0"] {
+            for scale in ["2.0", "3.0", "4.0", "5.0"] {
                 check_op(dtype, &[2, 9, 40, 37], &format!("resample2d scales=[{scale}, {scale}]"));
             }
         }

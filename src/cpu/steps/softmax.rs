@@ -2,8 +2,7 @@
 
 use super::cumulative_sum::around_axis;
 use super::{Env, Run};
-use crate::cpu::kernels::reduce::WIDTH;
-use crate::cpu::kernels::softmax::{SoftmaxColumns, SoftmaxRows};
+use crate::cpu::kernels::softmax::{SoftmaxColumns, SoftmaxRows, WIDTH};
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
 use crate::ops::extension::log_softmax::LogSoftmax;
