@@ -101,6 +101,11 @@ impl Nest {
         if self.columns > 1 { LANES } else { 1 }
     }
 
+    /// Outputs whose accumulators fit into the first-level cache, in whole rows of columns if there are several.
+    pub fn block(&self) -> usize {
+        if self.columns < WIDTH { WIDTH / self.columns * self.columns } else { WIDTH }
+    }
+
     /// The element at which an output starts, from its index among the kept dimensions except the last.
     #[inline(always)]
     fn start(&self, mut index: usize) -> usize {
@@ -543,13 +548,6 @@ static UNSHIFTED: [f64; WIDTH] = [0.0; WIDTH];
 #[derive(Clone, Copy)]
 pub struct Folded<F>(PhantomData<F>);
 
-impl<F> Folded<F> {
-    /// Creates the reduction by fold `F`.
-    pub fn new(_: F) -> Folded<F> {
-        Folded::default()
-    }
-}
-
 impl<F> Default for Folded<F> {
     fn default() -> Folded<F> {
         Folded(PhantomData)
@@ -572,54 +570,6 @@ impl<T: Element, F: Fold<T, Sum: Send> + Copy + Sync> Reduction<T> for Folded<F>
     #[inline(always)]
     fn rows<S: Simd>(self, simd: S, nest: &Nest, x: &[T], out: &mut [F::Sum]) {
         F::rows(simd, x, nest.run, out);
-    }
-}
-
-/// The output is a function of a fold of floats and the number of elements.
-#[derive(Clone, Copy)]
-pub struct Finished<F> {
-    fold: PhantomData<F>,
-    /// The output from the fold and the number of elements.
-    pub finish: fn(f64, f64) -> f64,
-}
-
-impl<F> Finished<F> {
-    /// Creates the reduction to `finish(fold, count)`.
-    pub fn new(_: F, finish: fn(f64, f64) -> f64) -> Finished<F> {
-        Finished { fold: PhantomData, finish }
-    }
-}
-
-impl<F: Fold<f32, Sum: Into<f64>> + Copy + Sync> Reduction<f32> for Finished<F> {
-    type Out = f32;
-
-    #[inline(always)]
-    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize) -> f32 {
-        let sum = nest.fold_run::<S, f32, F>(simd, x, start, 0.0);
-        (self.finish)(sum.into(), nest.count() as f64) as f32
-    }
-
-    #[inline(always)]
-    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize, out: &mut [f32]) {
-        let (mut sums, count) = ([MaybeUninit::uninit(); WIDTH], nest.count() as f64);
-        let sums = filled(&mut sums, out.len(), F::sum(F::NONE));
-        nest.fold_columns::<S, f32, F>(simd, x, start, &UNSHIFTED, sums);
-        for (out, &sum) in out.iter_mut().zip(&*sums) {
-            *out = (self.finish)(sum.into(), count) as f32;
-        }
-    }
-
-    #[inline(always)]
-    fn rows<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], out: &mut [f32]) {
-        let count = nest.count() as f64;
-        for (x, out) in x.chunks(WIDTH * nest.run).zip(out.chunks_mut(WIDTH)) {
-            let mut sums = [MaybeUninit::uninit(); WIDTH];
-            let sums = filled(&mut sums, out.len(), F::sum(F::NONE));
-            F::rows(simd, x, nest.run, sums);
-            for (out, &sum) in out.iter_mut().zip(&*sums) {
-                *out = (self.finish)(sum.into(), count) as f32;
-            }
-        }
     }
 }
 

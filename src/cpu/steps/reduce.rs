@@ -61,7 +61,7 @@ impl Parts {
         let &Parts { count, outputs, ref nest } = self;
         let (x, sums) = (io.input::<T>(0), &mut F::Sum::scratch(io)[..count * outputs]);
         for_each_chunk(env.threads, sums, 1, nest.grain(), COST * nest.count(), |first, out| {
-            env.isa.run(Reduce { nest, reduction: Folded::<F>::default(), x, first, out });
+            fold::<T, F>(env, nest, x, first, out);
         });
         for (index, out) in io.output::<O>().iter_mut().enumerate() {
             let sums = sums[index..].iter().step_by(outputs).copied();
@@ -106,42 +106,54 @@ impl ReduceStep {
 
     fn float(&self, env: &Env, io: &mut Io) {
         match self.kind {
-            ReduceKind::L1 => self.finished(env, io, Finished::new(SumAbs, |sum, _| sum)),
-            ReduceKind::L2 => self.finished(env, io, Finished::new(SumSquares, |sum, _| sum.sqrt())),
-            ReduceKind::LogSum => self.finished(env, io, Finished::new(WideSum, |sum, _| sum.ln())),
-            ReduceKind::LogSumExp => self.reduce::<f32, _>(env, io, LogSumExp),
-            ReduceKind::Max => self.finished(env, io, Finished::new(Max, |max, _| max)),
-            ReduceKind::Mean => self.finished(env, io, Finished::new(Sum, |sum, count| sum / count)),
-            ReduceKind::Min => self.finished(env, io, Finished::new(Min, |min, _| min)),
-            ReduceKind::Product => self.finished(env, io, Finished::new(Product, |product, _| product)),
-            ReduceKind::Sum => self.finished(env, io, Finished::new(Sum, |sum, _| sum)),
-            ReduceKind::SumSquare => self.finished(env, io, Finished::new(SumSquares, |sum, _| sum)),
+            ReduceKind::L1 => self.finished(env, io, SumAbs, |sum, _| sum),
+            ReduceKind::L2 => self.finished(env, io, SumSquares, |sum, _| sum.sqrt()),
+            ReduceKind::LogSum => self.finished(env, io, WideSum, |sum, _| sum.ln()),
+            ReduceKind::LogSumExp => self.log_sum_exp(env, io),
+            ReduceKind::Max => self.finished(env, io, Max, |max, _| max),
+            ReduceKind::Mean => self.finished(env, io, Sum, |sum, count| sum / count),
+            ReduceKind::Min => self.finished(env, io, Min, |min, _| min),
+            ReduceKind::Product => self.finished(env, io, Product, |product, _| product),
+            ReduceKind::Sum => self.finished(env, io, Sum, |sum, _| sum),
+            ReduceKind::SumSquare => self.finished(env, io, SumSquares, |sum, _| sum),
         }
     }
 
-    /// Computes functions of folds of floats.
-    fn finished<F>(&self, env: &Env, io: &mut Io, reduction: Finished<F>)
+    /// Computes functions of folds of floats and the number of elements.
+    fn finished<F>(&self, env: &Env, io: &mut Io, _: F, finish: fn(f64, f64) -> f64)
     where
         F: Fold<f32, Sum: Into<f64> + Partial> + Copy + Sync,
     {
-        let count = self.nest.count() as f64;
-        match &self.parts {
-            None => self.reduce::<f32, _>(env, io, reduction),
-            Some(parts) => {
-                parts.run::<f32, F, f32>(env, io, |sum| (reduction.finish)(sum.into(), count) as f32);
-            }
+        let (nest, count) = (&self.nest, self.nest.count() as f64);
+        if let Some(parts) = &self.parts {
+            return parts.run::<f32, F, f32>(env, io, |sum| finish(sum.into(), count) as f32);
         }
+        let (x, out) = (io.input(0), io.output());
+        for_each_chunk(env.threads, out, 1, nest.grain(), COST * nest.count(), |first, out| {
+            let mut sums = [F::sum(F::NONE); WIDTH];
+            for (first, out) in (first..).step_by(nest.block()).zip(out.chunks_mut(nest.block())) {
+                let sums = &mut sums[..out.len()];
+                fold::<f32, F>(env, nest, x, first, sums);
+                for (out, &sum) in out.iter_mut().zip(&*sums) {
+                    *out = finish(sum.into(), count) as f32;
+                }
+            }
+        });
     }
 
     /// Computes folds of integers.
-    fn folded<T: Integer + Partial, F>(&self, env: &Env, io: &mut Io, fold: F)
+    fn folded<T: Integer + Partial, F>(&self, env: &Env, io: &mut Io, _: F)
     where
         F: Fold<T, Sum = T> + Copy + Sync,
     {
-        match &self.parts {
-            None => self.reduce::<T, _>(env, io, Folded::new(fold)),
-            Some(parts) => parts.run::<T, F, T>(env, io, |sum| sum),
+        let nest = &self.nest;
+        if let Some(parts) = &self.parts {
+            return parts.run::<T, F, T>(env, io, |sum| sum);
         }
+        let (x, out) = (io.input(0), io.output());
+        for_each_chunk(env.threads, out, 1, nest.grain(), COST * nest.count(), |first, out| {
+            fold::<T, F>(env, nest, x, first, out);
+        });
     }
 
     /// Computes the kinds that depend on the order of integers.
@@ -165,12 +177,21 @@ impl ReduceStep {
         }
     }
 
-    fn reduce<T: Element, R: Reduction<T, Out: Element>>(&self, env: &Env, io: &mut Io, reduction: R) {
-        let (x, out) = (io.input::<T>(0), io.output::<R::Out>());
-        for_each_chunk(env.threads, out, 1, self.nest.grain(), COST * self.nest.count(), |first, out| {
-            env.isa.run(Reduce { nest: &self.nest, reduction, x, first, out });
+    fn log_sum_exp(&self, env: &Env, io: &mut Io) {
+        let (nest, x, out) = (&self.nest, io.input(0), io.output());
+        for_each_chunk(env.threads, out, 1, nest.grain(), COST * nest.count(), |first, out| {
+            env.isa.run(Reduce { nest, reduction: LogSumExp, x, first, out });
         });
     }
+}
+
+/// Folds the elements of each output from `first` on.
+#[inline(never)]
+fn fold<T: Element, F>(env: &Env, nest: &Nest, x: &[T], first: usize, out: &mut [F::Sum])
+where
+    F: Fold<T, Sum: Send> + Copy + Sync,
+{
+    env.isa.run(Reduce { nest, reduction: Folded::<F>::default(), x, first, out });
 }
 
 impl Run for ReduceStep {
