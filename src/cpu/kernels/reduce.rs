@@ -544,7 +544,7 @@ pub trait Reduction<T>: Copy + Sync {
 /// No shift.
 static UNSHIFTED: [f64; WIDTH] = [0.0; WIDTH];
 
-/// The output is a fold: of integers, or of a part of an output's floats.
+/// The output is a fold: the result for integers; floats are finished from it, and parts of an output joined.
 #[derive(Clone, Copy)]
 pub struct Folded<F>(PhantomData<F>);
 
