@@ -5,6 +5,8 @@ use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+#[cfg(target_env = "gnu")]
+use std::{hint::black_box, sync::Once};
 
 use super::ALIGNMENT;
 
@@ -20,6 +22,29 @@ const SHARED: usize = 32 << 20;
 /// Size in bytes from which a buffer has a mapping of its own: the end that is in small pages is then a small part of
 /// it.
 const MIN_ALONE: usize = 8 << 20;
+
+/// Bytes from which glibc's malloc takes memory from the system, and returns it when it is freed, until it has seen larger
+/// blocks being freed.
+const MIN_MAPPED: usize = 128 << 10;
+
+/// The largest block that glibc's malloc learns from: `DEFAULT_MMAP_THRESHOLD_MAX` less its header and a page.
+#[cfg(target_env = "gnu")]
+const LARGEST_LEARNED: usize = (32 << 20) - (8 << 10);
+
+/// Has glibc's malloc keep up to 64 MiB of freed memory at the end of its heap, from the first call on. JavaScript frees
+/// results in batches: where malloc returns these to the system, each page of later results is mapped and cleared anew, which
+/// takes several times as long as writing it. Malloc keeps twice the largest block that it has mapped and that was freed; this
+/// one takes no memory, as nobody touches it. What the environment says (`MALLOC_TRIM_THRESHOLD_`, tunables) still holds.
+#[cfg(target_env = "gnu")]
+fn keep_freed_memory() {
+    static LEARNED: Once = Once::new();
+    // SAFETY: a block that was just allocated, or null, is freed once.
+    LEARNED.call_once(|| unsafe { libc::free(black_box(libc::malloc(LARGEST_LEARNED))) });
+}
+
+/// Other allocators have rules of their own.
+#[cfg(not(target_env = "gnu"))]
+fn keep_freed_memory() {}
 
 /// Where the next buffer goes.
 struct Free {
@@ -80,6 +105,9 @@ fn map(len: usize, large: usize) -> io::Result<(Arc<MmapRaw>, usize)> {
 /// Asks the system to provide large pages for the `len` bytes at `start`, which somebody else has allocated, as far as nobody
 /// has touched them yet: clearing one takes a fifth of the time of the small ones. The system ignores what it cannot do.
 pub fn expect_writes(start: *const u8, len: usize) {
+    if len >= MIN_MAPPED {
+        keep_freed_memory();
+    }
     if len >= LARGE_PAGE {
         let first = start.addr() / MAX_SMALL_PAGE * MAX_SMALL_PAGE;
         let end = (start.addr() + len).next_multiple_of(MAX_SMALL_PAGE);
