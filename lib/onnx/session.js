@@ -19,8 +19,8 @@ const { holderOf, isResult, placeOf } = require('./unread.js');
 const { ArrayBuffer, Map, Promise, Set, Uint32Array, Uint8Array, WeakRef } = globalThis;
 
 /**
- * Maximum number of runs inside their calls before the event loop must turn. Each takes at most 0.25 ms; otherwise, the
- * next run is handed to another thread.
+ * Maximum number of runs inside their calls before the event loop must turn. Each takes at most 0.25 ms, and
+ * what copying its data would take; otherwise, the next run is handed to another thread.
  */
 const RUNS_PER_TURN = 16;
 

@@ -188,11 +188,11 @@ impl SessionRun {
         let session = self.session.clone();
         // Elsewhere, a graph may have locked a tensor that decides.
         let Some(deciding) = session.deciding.get() else { return Err(self) };
-        if !deciding.reads_tensor(&self.feeds) && session.quick(&self.shapes, &self.feeds).is_none() {
+        if !deciding.reads_tensor(&self.feeds) && session.quick(&self.shapes, &self.feeds, &self.targets).is_none() {
             return Err(self);
         }
         // Work that was queued before may have freed the plan, or written to a feed.
-        let turn = session.context.turn().zip(session.quick(&self.shapes, &self.feeds));
+        let turn = session.context.turn().zip(session.quick(&self.shapes, &self.feeds, &self.targets));
         let Some((turn, specialization)) = turn else { return Err(self) };
         if self.place_results(&specialization, room).is_break() {
             return Err(self);
@@ -211,7 +211,7 @@ impl SessionRun {
     ) -> ControlFlow<()> {
         let mut given = Vec::new();
         for (at, bytes) in specialization.written() {
-            if matches!(self.targets[at], Target::Read) && self.session.is_read[at].load(Ordering::Relaxed) {
+            if self.session.is_read_by_caller(at, &self.targets[at]) {
                 given.extend(room(at, bytes)?.map(|room| (at, room)));
             }
         }
@@ -246,6 +246,10 @@ impl SessionRun {
         Ok(None)
     }
 }
+
+/// Bytes from which memory is freed in the background: fewer are freed faster than a thread is woken, which would also keep the
+/// next run from ending within its call.
+const MANY_BYTES: usize = 512 << 10;
 
 /// A model that is ready to run.
 pub struct Session {
@@ -416,6 +420,11 @@ impl Session {
         }
     }
 
+    /// Whether the caller reads the output at index `at`, as far as is known, if it goes to `target`.
+    fn is_read_by_caller(&self, at: usize, target: &Target) -> bool {
+        matches!(target, Target::Read) && self.is_read[at].load(Ordering::Relaxed)
+    }
+
     fn weigh(&self) {
         let plans = specialization::bytes_of(&self.kept) + self.staged.load(Ordering::Relaxed);
         let model = self.model.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|_| self.counts_opened);
@@ -529,7 +538,7 @@ impl Session {
         }
         let is_released = self.stop.is_set();
         let excess = if is_released { vec![bytes] } else { self.pool.give(bytes) };
-        if !excess.is_empty() {
+        if excess.iter().map(Buffer::len).sum::<usize>() >= MANY_BYTES {
             self.context.enqueue_release(move || drop(excess));
         }
         if !is_released {

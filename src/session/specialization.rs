@@ -25,8 +25,36 @@ use std::time::{Duration, Instant};
 /// background thread and 0.70 ms with one.
 const QUICK: Duration = Duration::from_micros(250);
 
-/// Maximum duration of a quick run that writes results into new memory of the caller's.
-const MAX_WITH_ROOM: Duration = Duration::from_millis(1);
+/// Bytes per nanosecond that a thread copies between memory that is not in its caches. A run that reads feeds in place, and
+/// writes results where they are read, spares its caller these copies: up to their time, it is as quick as one elsewhere.
+const COPIED_PER_NANOSECOND: usize = 6;
+
+/// How many times the duration of a quick run one may take that writes results into new memory of the caller's: the system
+/// provides that memory while the run writes it, a time that reading would take otherwise.
+const ROOM_FACTOR: u32 = 4;
+
+/// By how much runs that are computed on the host may lately have been longer than quick ones: as long as another process
+/// may take the processor from a thread.
+const FORGIVEN: Duration = Duration::from_millis(4);
+
+/// Maximum duration of a quick run that spares its caller copies of this size in bytes.
+pub(super) fn most_of_quick(copies: usize) -> Duration {
+    QUICK + Duration::from_nanos((copies / COPIED_PER_NANOSECOND) as u64)
+}
+
+/// The bytes of the feeds that a run reads in the memory of its caller.
+fn lent_bytes(feeds: &[Feed]) -> usize {
+    let lent = |feed: &Feed| {
+        if let Feed::Bytes(bytes) = feed
+            && bytes.is_lent()
+        {
+            bytes.len()
+        } else {
+            0
+        }
+    };
+    feeds.iter().map(lent).sum()
+}
 
 /// An input or output with all sizes known.
 #[derive(Debug)]
@@ -104,6 +132,8 @@ pub struct Specialization {
     may_be_quick: bool,
     /// Duration of the last run in nanoseconds; `u64::MAX` before the first one.
     last_run: AtomicU64,
+    /// By how many nanoseconds runs have been longer than quick ones; each further run forgets a sixteenth.
+    excess: AtomicU64,
 }
 
 /// What a specialization is for.
@@ -144,11 +174,14 @@ pub(super) fn bytes_of(kept: &Specializations) -> usize {
 }
 
 impl Session {
-    /// The specialization for a run with these feeds that is quick, see [`QUICK`]; `None` for any other run.
-    pub(super) fn quick(&self, shapes: &Shapes, feeds: &[Feed]) -> Option<Arc<Specialization>> {
+    /// The specialization for a run with these feeds that is quick, see [`most_of_quick`]; `None` for any other run.
+    pub(super) fn quick(&self, shapes: &Shapes, feeds: &[Feed], targets: &[Target]) -> Option<Arc<Specialization>> {
         // A tensor that cannot be read here may decide anything.
         let decided = self.deciding().elements_of(shapes, feeds, |tensor| tensor.copy().map(Arc::new)).ok()?;
-        self.kept_for(shapes, decided.as_ref(), true).filter(|kept| kept.is_quick())
+        self.kept_for(shapes, decided.as_ref(), true).filter(|kept| {
+            let read = kept.written().filter(|&(at, _)| self.is_read_by_caller(at, &targets[at]));
+            kept.is_quick(lent_bytes(feeds) + read.map(|(_, bytes)| bytes).sum::<usize>())
+        })
     }
 
     fn kept_for(&self, shapes: &Shapes, decided: Option<&Arc<Decided>>, grows: bool) -> Option<Arc<Specialization>> {
@@ -265,6 +298,7 @@ impl Specialization {
             rest,
             may_be_quick,
             last_run: AtomicU64::new(u64::MAX),
+            excess: AtomicU64::new(0),
         };
         let [of_inputs, of_outputs] = &bindings.unknown;
         resize_ports(&mut made.inputs, &bindings.inputs, of_inputs, &values);
@@ -324,18 +358,24 @@ impl Specialization {
         anew.map(|terminal| (terminal.at, terminal.own.descriptor().bytes()))
     }
 
-    /// Whether the last run was quick.
-    pub(super) fn is_quick(&self) -> bool {
-        self.may_be_quick && Duration::from_nanos(self.last_run.load(Ordering::Relaxed)) <= QUICK
+    /// Whether the last run would have been quick if it had spared its caller these copies, see [`most_of_quick`].
+    pub(super) fn is_quick(&self, copies: usize) -> bool {
+        let nanos = |of: &AtomicU64| Duration::from_nanos(of.load(Ordering::Relaxed));
+        self.may_be_quick
+            && match self.rest {
+                None => nanos(&self.last_run) <= most_of_quick(copies),
+                // What the host computes takes a time that the data decide: slow runs count for a while.
+                Some(_) => nanos(&self.last_run) != Duration::from_nanos(u64::MAX) && nanos(&self.excess) <= FORGIVEN,
+            }
     }
 
     /// Notes how long a run took that began at `start` and did more than the graph.
     pub(super) fn ran_since(&self, start: Instant) {
-        let took = start.elapsed().as_nanos() as u64;
-        let before = self.last_run.load(Ordering::Relaxed);
-        // What the host computes takes a time that the data decide: a slow run counts for a while.
-        let least = if self.rest.is_some() && before != u64::MAX { before - before / 16 } else { 0 };
-        self.last_run.store(took.max(least), Ordering::Relaxed);
+        let took = start.elapsed();
+        self.last_run.store(took.as_nanos() as u64, Ordering::Relaxed);
+        let before = self.excess.load(Ordering::Relaxed);
+        let excess = before - before / 16 + took.saturating_sub(QUICK).as_nanos() as u64;
+        self.excess.store(excess, Ordering::Relaxed);
     }
 
     pub(super) fn key(&self) -> &Key {
@@ -391,6 +431,9 @@ impl Specialization {
             check_target(&output.name, target, &output.descriptor)?;
         }
         let start = Instant::now();
+        let room_bytes = |(at, bytes)| matches!(targets[at], Target::Into(_)).then_some(bytes);
+        let room: usize = self.written().filter_map(room_bytes).sum();
+        let most = most_of_quick(lent_bytes(&feeds) + room);
         let mut results = self.empty_results(&targets);
         let Some(graph) = &self.graph else {
             values.put(results);
@@ -412,10 +455,7 @@ impl Specialization {
             Backend::Cpu => {
                 self.taken_caches(site, &mut results, &targets);
                 values.put(self.taken_results(results, &targets, session));
-                // The system provides new memory of the caller's while the run writes it: a time that reading would take
-                // otherwise.
-                let has_room = targets.iter().any(|target| matches!(target, Target::Into(_)));
-                if !has_room || start.elapsed() > MAX_WITH_ROOM {
+                if room == 0 || start.elapsed() > most * ROOM_FACTOR {
                     self.ran_since(start);
                 }
                 Ok(None)
