@@ -50,3 +50,12 @@ test('without antialiasing, the fraction is dropped', async () => {
   assert.deepEqual(await resized(INT8, Int8Array.of(0, -3), [1, 2], [1, 4], {}), [0, 0, -2, -3]);
   assert.deepEqual(await resized(INT32, Int32Array.of(0, -3), [1, 2], [1, 4], {}), [0, 0, -2, -3]);
 });
+
+test('large dimensions are resized in blocks of places, whose edges show nowhere', async () => {
+  const ramp = Int32Array.from({ length: 512 }, (_, i) => 8 * i);
+  const antialias = { antialias: ANTIALIAS };
+  // Of a ramp, all places but those at the ends are in the middle of two elements.
+  const expected = Array.from({ length: 254 }, (_, i) => 16 * (i + 1) + 4);
+  assert.deepEqual((await resized(INT32, ramp, [1, 512], [1, 256], antialias)).slice(1, -1), expected);
+  assert.deepEqual((await resized(INT32, ramp, [512, 1], [256, 1], antialias)).slice(1, -1), expected);
+});

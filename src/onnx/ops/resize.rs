@@ -79,6 +79,11 @@ const UPPER: f64 = (1 << 11) as f64;
 /// Maximum number of elements per output to gather one by one; for more, the dimension becomes a matrix product.
 const MAX_GATHERED: usize = 4;
 
+/// Least number of places of a matrix product, unless there are fewer, and most products. Places next to one another need elements next to one another: of 480 that become 224,
+/// 32 places need some 75.
+const BLOCK: usize = 32;
+const MAX_BLOCKS: usize = 64;
+
 impl Plan {
     /// Whether `resample2d` is equivalent in its mode.
     fn is_resampling(&self, mode: InterpolationMode) -> bool {
@@ -153,7 +158,31 @@ impl Plan {
         call.emit(E::Clamp { min: Number::Float(low), max: Number::Float(high) }, &[y])
     }
 
+    /// Like [`apply`](Self::apply), as matrix products: one for each block of places, with the elements that it needs.
     fn product(&self, call: &mut Call, x: OperandId) -> Step<OperandId> {
+        let places = BLOCK.max(self.taps.len().div_ceil(MAX_BLOCKS));
+        let blocks: Vec<(u32, Plan)> = self.taps.chunks(places).map(|taps| self.block(taps)).collect();
+        let needed: u32 = blocks.iter().map(|(_, block)| block.input).sum();
+        if needed as usize * 2 > self.input as usize * blocks.len() {
+            return self.dense_product(call, x);
+        }
+        let mut parts = Vec::with_capacity(blocks.len());
+        for (start, block) in &blocks {
+            let part = call.slice_axis(x, self.axis, *start, block.input)?;
+            parts.push(block.dense_product(call, part)?);
+        }
+        call.concat(&parts, self.axis as u32)
+    }
+
+    /// The plan for places with these taps, and the first element that it needs.
+    fn block(&self, taps: &[Vec<(u32, f64)>]) -> (u32, Plan) {
+        let places = || taps.iter().flatten().map(|(at, _)| *at);
+        let (start, end) = (places().min().unwrap_or(0), places().max().map_or(1, |last| last + 1));
+        let taps = taps.iter().map(|taps| taps.iter().map(|&(at, weight)| (at - start, weight)).collect()).collect();
+        (start, Plan { axis: self.axis, input: end - start, taps, outside: Vec::new() })
+    }
+
+    fn dense_product(&self, call: &mut Call, x: OperandId) -> Step<OperandId> {
         let shape = call.shape(x);
         let (input, places) = (self.input as usize, self.taps.len());
         let (before, after) = (&shape[..self.axis], &shape[self.axis + 1..]);
@@ -493,6 +522,7 @@ pub const OPERATORS: &[Entry] = &[
 mod tests {
     use crate::onnx::tensor::ElementType::*;
     use crate::onnx::testing::*;
+    use crate::testing::{Tolerance, check};
 
     fn resize(dims: &[&str], sizes: &[i64], attributes: Vec<(&str, Attr)>) -> TestGraph {
         let graph = TestGraph::default().input("x", Float, dims).ints("sizes", sizes);
@@ -535,6 +565,15 @@ mod tests {
         let attributes = vec![("mode", Attr::Text("cubic")), ("antialias", Attr::Int(1))];
         let text = resize(&["1", "2", "12", "6"], &[1, 2, 4, 6], attributes).text(18);
         assert!(text.contains("= matmul") && text.contains("float32 [4, 12]"), "{text}");
+    }
+
+    #[test]
+    fn many_places_are_blocks_of_rows_and_columns() {
+        let attributes = vec![("mode", Attr::Text("linear")), ("antialias", Attr::Int(1))];
+        let graph = resize(&["1", "2", "200", "300"], &[1, 2, 100, 150], attributes).import(18, &Default::default());
+        let text = graph.as_ref().unwrap().to_string();
+        assert_eq!([text.matches("= matmul ").count(), text.matches("= concat ").count()], [4 + 5, 2], "{text}");
+        check(&graph.unwrap(), Tolerance::ulps(8).or_absolute(1e-5));
     }
 
     /// A short file could otherwise ask for lists of any length.
