@@ -4,7 +4,8 @@
 //! the formula. Exponentials below the smallest normal float count as 0. Sums of blocks are joined in float64.
 
 use super::rows::{largest, powers, scale};
-use crate::cpu::simd::{Kernel, Simd, math};
+use super::transpose::transpose;
+use crate::cpu::simd::{Kernel, MAX_LANES, Simd, math};
 use crate::memory::ColumnBlock;
 
 /// Softmax of each row of a matrix with `columns` columns; `x` and `out` have the same length.
@@ -26,8 +27,11 @@ impl Kernel for SoftmaxRows<'_> {
     fn run<S: Simd>(self, simd: S) {
         let SoftmaxRows { x, out, columns, log } = self;
         if columns <= NARROW {
-            let groups = x.chunks(GROUP * columns).zip(out.chunks_mut(GROUP * columns));
-            return groups.for_each(|(x, out)| narrow_rows(simd, x, out, columns, log));
+            let mut turned = [0.0; GROUP * NARROW];
+            for (x, out) in x.chunks(GROUP * columns).zip(out.chunks_mut(GROUP * columns)) {
+                narrow_rows(simd, x, out, columns, log, &mut turned);
+            }
+            return;
         }
         for (x, out) in x.chunks_exact(columns).zip(out.chunks_exact_mut(columns)) {
             softmax_row(simd, x, out, log);
@@ -37,43 +41,47 @@ impl Kernel for SoftmaxRows<'_> {
 
 /// The most columns of rows that are computed side by side: a row of its own would take longer for its maximum and sum
 /// than for its exponentials.
-const NARROW: usize = 16;
+const NARROW: usize = 64;
 
 /// Rows computed side by side.
-const GROUP: usize = 16;
+const GROUP: usize = MAX_LANES;
 
-/// Softmax of at most [`GROUP`] rows of at most [`NARROW`] columns.
+/// Softmax of at most [`GROUP`] rows of at most [`NARROW`] columns, each of which is a column of `turned`.
 #[inline(always)]
-fn narrow_rows<S: Simd>(simd: S, x: &[f32], out: &mut [f32], columns: usize, log: bool) {
-    // Each row is a column of `turned`.
-    let mut turned = [[0.0f32; GROUP]; NARROW];
-    for (row, x) in (0..GROUP).zip(x.chunks_exact(columns)) {
-        turned.iter_mut().zip(x).for_each(|(turned, x)| turned[row] = *x);
-    }
-    let (mut max, mut sums) = ([f32::NEG_INFINITY; GROUP], [0.0f32; GROUP]);
-    for x in &turned[..columns] {
-        max.iter_mut().zip(x).for_each(|(max, x)| *max = if *x > *max { *x } else { *max });
-    }
-    for x in &mut turned[..columns] {
-        for ((x, max), sum) in x.iter_mut().zip(&max).zip(&mut sums) {
-            let power = math::exp(simd, *x - max);
-            *sum += power;
-            *x = if log { *x - max } else { power };
+fn narrow_rows<S: Simd>(
+    simd: S,
+    x: &[f32],
+    out: &mut [f32],
+    columns: usize,
+    log: bool,
+    turned: &mut [f32; GROUP * NARROW],
+) {
+    let rows = x.len() / columns;
+    transpose(simd, x, columns, [rows, columns], turned, GROUP);
+    for lane in (0..GROUP).step_by(S::LANES) {
+        let (mut max, mut sum) = (simd.splat(f32::NEG_INFINITY), simd.splat(0.0));
+        for x in turned.chunks_exact(GROUP).take(columns) {
+            max = simd.max(simd.load(&x[lane..]), max);
+        }
+        for x in turned.chunks_exact_mut(GROUP).take(columns) {
+            let shifted = simd.sub(simd.load(&x[lane..]), max);
+            let power = math::exp_nonpositive(simd, shifted);
+            sum = simd.add(sum, power);
+            simd.store(if log { shifted } else { power }, &mut x[lane..]);
+        }
+        let mut sums = [0.0; MAX_LANES];
+        simd.store(sum, &mut sums);
+        for sum in &mut sums {
+            *sum = if log { -sum.ln() } else { 1.0 / *sum };
+        }
+        let last = simd.load(&sums);
+        for x in turned.chunks_exact_mut(GROUP).take(columns) {
+            let x = &mut x[lane..];
+            let result = if log { simd.add(simd.load(x), last) } else { simd.mul(simd.load(x), last) };
+            simd.store(result, x);
         }
     }
-    for (row, (out, sum)) in (0..GROUP).zip(out.chunks_exact_mut(columns).zip(sums)) {
-        let results = out.iter_mut().zip(&turned);
-        match log {
-            true => {
-                let log = sum.ln();
-                results.for_each(|(out, turned)| *out = turned[row] - log);
-            }
-            false => {
-                let factor = 1.0 / sum;
-                results.for_each(|(out, turned)| *out = turned[row] * factor);
-            }
-        }
-    }
+    transpose(simd, turned, GROUP, [columns, rows], out, columns);
 }
 
 /// Exponentials summed in float32.
