@@ -18,7 +18,7 @@ const TURN = { ms: 30, runs: 3 };
  * A turn before the others, which is not counted: JavaScript is compiled, memory is mapped and threads are started in it. Results
  * take new memory until the garbage collector gives back that of earlier ones, which it does after some 64 MB.
  */
-const WARM_UP = { ms: 10, runs: 2, bytes: 100e6 };
+const WARM_UP = { ms: 50, runs: 2, bytes: 100e6 };
 
 /** Pause before another engine's turn: threads of some engines spin for a while after a run. */
 const PAUSE_MS = 80;
