@@ -44,8 +44,9 @@ impl<F> Arg<F> {
     }
 }
 
-/// Elements searched at a time.
+/// Elements searched at a time, first and where the result is.
 const BLOCK: usize = 128;
+const PART: usize = 16;
 
 #[inline(always)]
 fn is_nan<T: PartialOrd>(x: T) -> bool {
@@ -64,7 +65,10 @@ impl<T: Element, F: Order<T> + Copy + Sync> Reduction<T> for Arg<F> {
         for x in x[start..][..nest.count()].chunks(BLOCK) {
             let found = |x: T| x == best || (is_nan(x) && is_nan(best));
             if x.iter().fold(false, |any, &x| any | found(x)) {
-                return (before + x.iter().position(|&x| found(x)).expect("a matching element exists")) as i32;
+                let is_in = |part: &&[T]| part.iter().fold(false, |any, &x| any | found(x));
+                let skipped = x.chunks(PART).take_while(|part| !is_in(part)).count() * PART;
+                let within = x[skipped..].iter().position(|&x| found(x)).expect("a matching element exists");
+                return (before + skipped + within) as i32;
             }
             before += x.len();
         }
