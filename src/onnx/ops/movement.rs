@@ -198,6 +198,10 @@ fn pad_operand(call: &mut Call, x: OperandId, pads: &[[Dim; 2]], border: Border)
     if pads.iter().flatten().all(|pad| pad.is_number() && *pad == 0) {
         return Ok(x);
     }
+    let mut sized = pads.iter().zip(&shape);
+    if border == Border::Wrap && sized.all(|(pads, &size)| pads.iter().all(|&pad| pad <= size)) {
+        return wrapped(call, x, pads);
+    }
     let mut short = pads.iter().zip(&shape).map(|(pads, &size)| pads.iter().all(|&pad| pad < size || pad == 0));
     if border == Border::Wrap || (border == Border::Reflect && !short.all(|is_short| is_short)) {
         let mut output = x;
@@ -217,6 +221,21 @@ fn pad_operand(call: &mut Call, x: OperandId, pads: &[[Dim; 2]], border: Border)
     let value = if let Border::Constant(value) = border { value } else { Number::Int(0) };
     let (beginning, ending) = pads.iter().map(|&[before, after]| (before, after)).unzip();
     call.emit(Pad { beginning, ending, mode, value }, &[x])
+}
+
+/// Puts the last elements of each dimension before the first ones, and the first ones behind them.
+fn wrapped(call: &mut Call, mut x: OperandId, pads: &[[Dim; 2]]) -> Step<OperandId> {
+    for (axis, &[before, after]) in pads.iter().enumerate() {
+        let (mut parts, size) = (vec![x], call.shape(x)[axis]);
+        if before != 0 {
+            parts.insert(0, call.slice_axis(x, axis, size - before, before)?);
+        }
+        if after != 0 {
+            parts.push(call.slice_axis(x, axis, 0u32, after)?);
+        }
+        x = call.concat(&parts, axis as u32)?;
+    }
+    Ok(x)
 }
 
 /// Pads input 0 by `pads` elements before and after each dimension; negative numbers remove elements, before any are
@@ -417,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn negative_pads_crop_and_wrapping_uses_indices() {
+    fn negative_pads_crop_and_wrapping_joins_slices() {
         let pad = |pads: &[i64], mode| {
             let graph = TestGraph::default().input("x", Float, &["3", "4"]).ints("pads", pads).ints("axes", &[1]);
             graph.node("Pad", "x pads _ axes", "y", vec![("mode", Attr::Text(mode))]).output("y")
@@ -425,7 +444,12 @@ mod tests {
         let text = pad(&[-1, 2], "constant").text(19);
         assert!(text.contains("slice %0 sizes=[3, 3] starts=[0, 1]"), "{text}");
         assert!(text.contains("endingPadding=[0, 2]"), "{text}");
-        assert!(pad(&[2, 2], "wrap").text(19).contains("gather"));
+        let text = pad(&[2, 1], "wrap").text(19);
+        assert!(
+            text.contains("slice %0 sizes=[3, 2] starts=[0, 2]") && text.contains("slice %0 sizes=[3, 1]"),
+            "{text}"
+        );
+        assert!(pad(&[5, 2], "wrap").text(19).contains("gather"));
         assert!(pad(&[2, 2], "reflect").text(19).contains("mode=reflection"));
         assert!(pad(&[5, 0], "reflect").text(19).contains("gather"));
         assert!(pad(&[-3, -2], "edge").refusal(19).contains("cannot be padded by [[0, 0], [-3, -2]]"));
