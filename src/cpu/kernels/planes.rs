@@ -114,6 +114,11 @@ impl Planes {
         self.channels * self.plane_len() + MAX_LANES
     }
 
+    /// Whether neighboring rows of the filter meet neighboring rows of the image, see [`Rows`].
+    pub fn has_adjacent_rows(&self) -> bool {
+        self.window.dilation[0] == 1
+    }
+
     /// Channels times taps.
     pub fn depth(&self) -> usize {
         self.places.len()
@@ -148,25 +153,35 @@ impl Kernel for Fill<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Fill { planes: p, image, stride, rows, out } = self;
-        let (w, size) = (&p.window, p.part[0] * p.part[1]);
+        let (w, [high, wide]) = (&p.window, p.part);
         let [down, right] = &p.residues;
-        let in_pairs = w.step[1] == 2 && w.strides[1] == 1 && right.len() == 2;
-        let mut parts = out.chunks_exact_mut(right.len() * size);
+        let hop = w.step[1] * w.strides[1];
+        let columns: Vec<_> = right.iter().map(|&right| p.inside(1, 0, right, wide)).collect();
+        let mut parts = out.chunks_exact_mut(right.len() * high * wide);
         for channel in 0..p.channels {
             let image = &image[channel * stride..];
-            for down in down {
+            for &down in down {
                 let Some(parts) = parts.next() else { return };
                 // Faster than filling the few elements at the ends of each row.
                 parts.fill(0.0);
-                for y in 0..rows.len() + w.reach(0) {
-                    let from = ((rows.start + y) * w.step[0] + down).wrapping_sub(w.padding[0]);
-                    if from >= w.size[0] {
+                let ys = p.inside(0, rows.start, down, rows.len() + w.reach(0));
+                let row = |y: usize| &image[((rows.start + y) * w.step[0] + down - w.padding[0]) * w.strides[0]..];
+                if let ([even, odd], 2) = (&columns[..], hop) {
+                    let (parts, others) = parts.split_at_mut(high * wide);
+                    for y in ys {
+                        let [even, odd] = [&mut parts[y * wide..][even.clone()], &mut others[y * wide..][odd.clone()]];
+                        let [even, odd] = if w.padding[1].is_multiple_of(2) { [even, odd] } else { [odd, even] };
+                        split(simd, &row(y)[..w.size[1]], even, odd);
+                    }
+                    continue;
+                }
+                for ((xs, right), part) in columns.iter().zip(right).zip(parts.chunks_exact_mut(high * wide)) {
+                    if xs.is_empty() {
                         continue;
                     }
-                    let (row, parts) = (&image[from * w.strides[0]..], &mut parts[y * p.part[1]..]);
-                    match in_pairs {
-                        true => p.copy_pairs(simd, &row[..w.size[1]], parts),
-                        false => p.copy_row(simd, row, parts),
+                    let from = (xs.start * w.step[1] + right - w.padding[1]) * w.strides[1];
+                    for y in ys.clone() {
+                        gather(simd, &row(y)[from..], hop, &mut part[y * wide..][xs.clone()]);
                     }
                 }
             }
@@ -174,47 +189,41 @@ impl Kernel for Fill<'_> {
     }
 }
 
-impl Planes {
-    /// Copies a row of the image to the same row of the parts of all residues.
-    #[inline(always)]
-    fn copy_row<S: Simd>(&self, simd: S, row: &[f32], parts: &mut [f32]) {
-        let (w, [high, wide]) = (&self.window, self.part);
-        for (index, right) in self.residues[1].iter().enumerate() {
-            // Column `x` is column `x * step + right - padding` of the image.
-            let low = w.padding[1].saturating_sub(*right).div_ceil(w.step[1]).min(wide);
-            let end = (w.size[1] + w.padding[1]).saturating_sub(*right).div_ceil(w.step[1]).clamp(low, wide);
-            if low < end {
-                let from = &row[(low * w.step[1] + right - w.padding[1]) * w.strides[1]..];
-                gather(simd, from, w.step[1] * w.strides[1], &mut parts[index * high * wide..][low..end]);
-            }
+/// Writes the elements at even and at odd places of a row to slices of their own, as many as these take.
+#[inline(always)]
+fn split<S: Simd>(simd: S, row: &[f32], even: &mut [f32], odd: &mut [f32]) {
+    let (len, mut at) = (even.len().min(odd.len()), 0);
+    while at < len && S::LANES <= len {
+        // The last vectors overlap those before them instead of being shorter.
+        at = at.min(len - S::LANES);
+        let (from, mut pairs, mut sides) = (&row[2 * at..], [0.0; 2 * MAX_LANES], [[0.0; MAX_LANES]; 2]);
+        simd.store(simd.load(from), &mut pairs);
+        simd.store(simd.load(&from[S::LANES..]), &mut pairs[S::LANES..]);
+        for lane in 0..S::LANES {
+            (sides[0][lane], sides[1][lane]) = (pairs[2 * lane], pairs[2 * lane + 1]);
         }
+        simd.store(simd.load(&sides[0]), &mut even[at..]);
+        simd.store(simd.load(&sides[1]), &mut odd[at..]);
+        at += S::LANES;
     }
+    let (even, odd, row) = (&mut even[at..], &mut odd[at..], &row[2 * at..]);
+    for ((even, odd), pair) in even.iter_mut().zip(&mut *odd).zip(row.as_chunks::<2>().0) {
+        [*even, *odd] = *pair;
+    }
+    // One side may have another element.
+    even.iter_mut().enumerate().skip(len - at).for_each(|(i, x)| *x = row[2 * i]);
+    odd.iter_mut().enumerate().skip(len - at).for_each(|(i, x)| *x = row[2 * i + 1]);
+}
 
-    /// The same for two residues.
-    #[inline(always)]
-    fn copy_pairs<S: Simd>(&self, simd: S, row: &[f32], parts: &mut [f32]) {
-        let (padding, [high, wide]) = (self.window.padding[1], self.part);
-        let (even, odd) = parts.split_at_mut(high * wide);
-        let parts = if padding.is_multiple_of(2) { [even, odd] } else { [odd, even] };
-        // Where the columns with even and with odd numbers go.
-        let [first, second] = parts;
-        let (low, next) = ((padding / 2).min(wide), padding.div_ceil(2).min(wide));
-        let first = &mut first[low..wide.min(low + row.len().div_ceil(2))];
-        let second = &mut second[next..wide.min(next + row.len() / 2)];
-        let [firsts, seconds] = [first.len(), second.len()];
-        for at in (0..firsts.max(seconds)).step_by(S::LANES) {
-            let (from, mut pairs) = (&row[2 * at..], [0.0; 2 * MAX_LANES]);
-            simd.store_partial(simd.load_partial(from), &mut pairs);
-            let rest = &from[from.len().min(S::LANES)..];
-            simd.store_partial(simd.load_partial(rest), &mut pairs[S::LANES..]);
-            let mut sides = [[0.0; MAX_LANES]; 2];
-            for lane in 0..S::LANES {
-                (sides[0][lane], sides[1][lane]) = (pairs[2 * lane], pairs[2 * lane + 1]);
-            }
-            let [even, odd] = [simd.load(&sides[0]), simd.load(&sides[1])];
-            simd.store_partial(even, &mut first[at.min(firsts)..]);
-            simd.store_partial(odd, &mut second[at.min(seconds)..]);
-        }
+impl Planes {
+    /// The rows or columns `0..count` of a part that are inside the image. Number `at` is
+    /// `(first + at) * step + residue - padding` there.
+    fn inside(&self, axis: usize, first: usize, residue: usize, count: usize) -> Range<usize> {
+        let (w, step) = (&self.window, self.window.step[axis]);
+        let from = first * step + residue;
+        let below = |end: usize| end.saturating_sub(from).div_ceil(step).min(count);
+        let (start, end) = (below(w.padding[axis]), below(w.size[axis] + w.padding[axis]));
+        start..end.max(start)
     }
 }
 
@@ -367,6 +376,111 @@ impl Sums<'_> {
     }
 }
 
+/// Output rows of a single channel, bias included. Registers hold the sums of pixels below each other, whose windows
+/// overlap: each vector of the image is read once for all of them.
+pub struct Rows<'a> {
+    /// The layout of `image`, for [adjacent](Planes::has_adjacent_rows) rows of the filter.
+    pub planes: &'a Planes,
+    /// The output of [`Planes::fill`].
+    pub image: &'a [f32],
+    /// A weight for each channel and tap.
+    pub weights: &'a [f32],
+    /// The start of each sum.
+    pub bias: f32,
+    /// `[row][column]`
+    pub out: &'a mut [f32],
+}
+
+/// Maximum output rows, and vectors of each, whose sums are in registers.
+const HIGH: usize = 4;
+const WIDE: usize = 4;
+
+impl Kernel for Rows<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        let (p, wide) = (self.planes, self.planes.window.out_cols);
+        let (rows, vectors) = (self.out.len() / wide, wide.div_ceil(S::LANES));
+        let reach = p.places.iter().max().map_or(0, |place| place + rows * p.part[1] - p.part[1] + vectors * S::LANES);
+        assert!(p.has_adjacent_rows() && self.image.len() >= reach && self.weights.len() >= p.places.len());
+        let most = if S::REGISTERS >= 32 { WIDE } else { WIDE / 2 };
+        for y in (0..rows).step_by(HIGH) {
+            let (ys, mut at, mut chunks) = (y..rows.min(y + HIGH), 0, vectors.div_ceil(most));
+            while chunks > 0 {
+                // Chunks as even as possible.
+                let count = (vectors - at).div_ceil(chunks);
+                macro_rules! vectors {
+                    ($($count:literal)*) => {
+                        match count {
+                            // SAFETY: the asserts above cover every element that is read; the rows are in the output.
+                            $($count if $count <= most => unsafe {
+                                self.tile::<S, $count>(simd, ys.clone(), at * S::LANES)
+                            },)*
+                            _ => unreachable!("at most {WIDE} vectors"),
+                        }
+                    };
+                }
+                vectors!(1 2 3 4);
+                (at, chunks) = (at + count, chunks - 1);
+            }
+        }
+    }
+}
+
+impl Rows<'_> {
+    /// # Safety
+    /// Image and weights have the elements under the rows `ys`, at most [`HIGH`] of them, from column `first` on, for
+    /// whole vectors; the output has the rows.
+    #[inline(always)]
+    unsafe fn tile<S: Simd, const VECTORS: usize>(&mut self, simd: S, ys: Range<usize>, first: usize) {
+        let (p, w) = (self.planes, &self.planes.window);
+        let ([high, wide], step, rows) = (w.filter, w.step[0], ys.len());
+        let image = self.image.as_ptr().wrapping_add(ys.start * p.part[1] + first);
+        let mut sums = [[simd.splat(self.bias); VECTORS]; HIGH];
+        let weights = self.weights.chunks_exact(high * wide);
+        for (places, weights) in p.places.chunks_exact(high * wide).zip(weights) {
+            for down in 0..step.min(high) {
+                // Every `step`-th row of the filter, and the rows of the part that it meets.
+                let taps = (high - down).div_ceil(step);
+                let places = &places[down * wide..][..wide];
+                for y in 0..taps + rows - 1 {
+                    let met = (y + 1).saturating_sub(taps)..rows.min(y + 1);
+                    let line = image.wrapping_add(y * p.part[1]);
+                    // Those of the uppermost row of the output; each row below meets the tap above.
+                    let weights = weights.as_ptr().wrapping_add((down + y * step) * wide);
+                    for (x, &place) in places.iter().enumerate() {
+                        let mut pixels = [simd.splat(0.0); VECTORS];
+                        for v in 0..VECTORS {
+                            // SAFETY: by the contract.
+                            pixels[v] = unsafe { simd.load_ptr(line.wrapping_add(place + v * S::LANES)) };
+                        }
+                        for row in 0..HIGH {
+                            if !met.contains(&row) {
+                                continue;
+                            }
+                            // SAFETY: a weight of the filter, as the row meets one.
+                            let weight =
+                                simd.splat(unsafe { *weights.wrapping_sub(row * step * wide).wrapping_add(x) });
+                            for v in 0..VECTORS {
+                                sums[row][v] = simd.mul_add(weight, pixels[v], sums[row][v]);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        for (y, sums) in ys.zip(sums) {
+            let out = &mut self.out[y * w.out_cols..][first..w.out_cols];
+            for (sum, out) in sums.into_iter().zip(out.chunks_mut(S::LANES)) {
+                match out.len() == S::LANES {
+                    true => simd.store(sum, out),
+                    false => simd.store_partial(sum, out),
+                }
+            }
+        }
+    }
+}
+
 /// Copies pixels of one channel without what is between its rows.
 pub fn copy_rows(isa: Isa, sums: &[f32], row_stride: usize, wide: usize, out: &mut [f32]) {
     isa.run(CopyRows { sums, row_stride, wide, out });
@@ -404,6 +518,9 @@ mod tests {
             ([14, 14], [3, 3], [2, 2], [1, 1], [1, 1], [7, 7]),
             ([6, 9], [1, 1], [2, 2], [1, 1], [0, 0], [3, 5]),
             ([7, 5], [3, 2], [4, 2], [2, 4], [1, 3], [2, 4]),
+            ([9, 90], [4, 3], [1, 1], [1, 1], [2, 1], [10, 90]),
+            ([9, 75], [3, 3], [2, 2], [1, 1], [1, 1], [5, 38]),
+            ([6, 76], [2, 4], [3, 2], [1, 1], [0, 2], [2, 39]),
         ] {
             for (channels, outputs) in [(1, 1), (1, 7), (2, 16), (3, 31)] {
                 let window = Window { size, strides: [size[1], 1], out_cols: out[1], filter, step, dilation, padding };
@@ -432,6 +549,16 @@ mod tests {
                     for rows in [0..out[0], out[0] - 1..out[0]] {
                         let (mut copied, pixels) = (vec![f32::NAN; planes.copied_len()], planes.pixels(rows.len()));
                         planes.fill(isa, &image, plane, rows.clone(), &mut copied);
+                        for output in (0..outputs).filter(|_| planes.has_adjacent_rows()) {
+                            let weights: Vec<_> = (0..planes.depth()).map(|k| weight(output, k)).collect();
+                            let mut out = vec![f32::NAN; rows.len() * out[1]];
+                            let (planes, image, weights) = (&planes, &copied, &weights);
+                            isa.run(Rows { planes, image, weights, bias: 3.0, out: &mut out });
+                            for (i, got) in out.iter().enumerate() {
+                                let (y, x) = (rows.start + i / window.out_cols, i % window.out_cols);
+                                assert_eq!(*got, exact(output, y, x) + 3.0, "{isa:?}, {window:?}, {output}, {y}, {x}");
+                            }
+                        }
                         blocks(isa, outputs, |block| {
                             let mut sums = vec![f32::NAN; block.len() * Sums::stride(pixels)];
                             let (image, outputs, weights) =

@@ -2,7 +2,7 @@
 
 use super::super::Env;
 use super::shape::{Call, Conv2dShape};
-use crate::cpu::kernels::planes::{Planes, Sums, blocks, copy_rows, most_outputs, pack_filter};
+use crate::cpu::kernels::planes::{Planes, Rows, Sums, blocks, copy_rows, most_outputs, pack_filter};
 use crate::cpu::product::finish::{Addend, ProductEpilogue};
 use crate::cpu::schedule::partition::{Cut, Grid};
 use crate::cpu::schedule::tiles::{Tile, Tiles};
@@ -125,6 +125,11 @@ impl DirectPlanes {
         self.planes.fill(self.isa, from, plane, rows, image);
         let group = tile.batch % shape.groups * outputs;
         let weights = &weights[group * depth..][..outputs * depth];
+        if outputs == 1 && self.planes.has_adjacent_rows() {
+            let (bias, offset, out) = (call.bias.map_or(0.0, |bias| bias[group]), tile.offset(0), tile.row(0));
+            self.isa.run(Rows { planes: &self.planes, image, weights, bias, out: &mut *out });
+            return call.tail.apply(self.isa, offset, out);
+        }
         let addend = call.bias.map(|bias| Addend { data: &bias[group..], row_stride: 1, col_stride: 0, beta: 1.0 });
         let epilogue = ProductEpilogue { alpha: 1.0, addend, tail: call.tail };
         let own = tile.rows.clone();
