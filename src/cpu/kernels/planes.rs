@@ -16,6 +16,14 @@ use std::ops::Range;
 const MAX_OUTPUTS: usize = 8;
 const MAX_VECTORS: usize = 8;
 
+/// Floats of copied planes, 96 KiB: with the sums of a few channels, a share of the second-level cache. More only where
+/// few rows fit, as the rows under a filter are copied for each strip.
+const COPIED: usize = 24 << 10;
+const MOST_COPIED: usize = 4 * COPIED;
+
+/// Rows of a strip for which they may be more.
+const MIN_ROWS: usize = 4;
+
 /// The window of a convolution. All strides are in elements.
 ///
 /// `out[y][x] = sum over taps of weight[tap y][tap x] * in[y * step_y + tap y * dilation_y - padding_y][...]`,
@@ -74,8 +82,16 @@ pub struct Planes {
 }
 
 impl Planes {
-    /// The most output rows, at most `rows`, whose copied planes take at most `most` floats; 0 if there are none.
-    pub fn rows_within(window: &Window, channels: usize, rows: usize, most: usize) -> usize {
+    /// The most output rows, at most `rows`, whose copied planes stay in a cache; 0 if there are none.
+    pub fn most_rows(window: &Window, channels: usize, rows: usize) -> usize {
+        match Planes::rows_within(window, channels, rows, COPIED) {
+            0..MIN_ROWS => Planes::rows_within(window, channels, rows.min(MIN_ROWS), MOST_COPIED),
+            most => most,
+        }
+    }
+
+    /// The same for copies of at most `most` floats.
+    fn rows_within(window: &Window, channels: usize, rows: usize, most: usize) -> usize {
         let row = [0, 1].map(|axis| window.residues(axis).len()).iter().product::<usize>();
         let row = row.saturating_mul(window.out_cols + window.reach(1)).saturating_mul(channels);
         (most / row.max(1)).saturating_sub(window.reach(0)).min(rows)

@@ -10,14 +10,6 @@ use crate::cpu::simd::Isa;
 use crate::memory::{Buffer, elements};
 use std::sync::Arc;
 
-/// Floats of copied planes, 96 KiB: with the sums of a few channels, a share of the second-level cache. More only where
-/// few rows fit, as the rows under a filter are copied for each strip.
-const COPIED: usize = 24 << 10;
-const MOST_COPIED: usize = 4 * COPIED;
-
-/// Rows of a strip for which they may be more.
-const MIN_ROWS: usize = 4;
-
 /// Minimum pixels of a strip of an image, for which all weights are read: fewer are left to products.
 const MIN_PIXELS: usize = 96;
 
@@ -45,10 +37,7 @@ impl DirectPlanes {
             return None;
         }
         let window = shape.window();
-        let most = match Planes::rows_within(&window, channels, high, COPIED) {
-            0..MIN_ROWS => Planes::rows_within(&window, channels, high.min(MIN_ROWS), MOST_COPIED),
-            most => most,
-        };
+        let most = Planes::most_rows(&window, channels, high);
         let least = if most < high { MIN_PIXELS } else { MIN_WHOLE };
         if most == 0 || (channels > 1 && most.min(high) * wide < least) {
             return None;
