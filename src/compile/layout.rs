@@ -38,7 +38,8 @@ const MOST_INPUTS: u32 = 32;
 /// Maximum height of a filter for that: the patches of larger ones are images of their own.
 const FEW_TAPS: u32 = 9;
 
-/// Maximum elements of the input of a group under a row of outputs for that: its padded copy stays in caches.
+/// Maximum elements of the input of a group under a row of outputs for that: its padded copy stays in caches. The only
+/// row of a signal is cut.
 const UNDER_ROW: u32 = 1 << 16;
 
 /// Minimum pixels of an image for which a product of its planes and a 1 by 1 filter is as fast, too: with 400 it is, with
@@ -304,7 +305,7 @@ impl Rewrite<'_> {
         }
         let rows = (filter[high] - 1) * dilations[0] + strides[0];
         let few = (filter[inputs] == 1 || filter[outputs] / *groups <= FEW_OUTPUTS) && filter[high] <= FEW_TAPS;
-        few && filter[inputs] * image[3] * rows <= UNDER_ROW
+        few && (image[2] == 1 || filter[inputs] * image[3] * rows <= UNDER_ROW)
             && match groups {
                 1 => filter[inputs] <= FEW_INPUTS && !is_one,
                 _ => filter[inputs] <= MOST_INPUTS && (filter[inputs] > 1 || image[3] >= WIDE),

@@ -13,7 +13,7 @@ use crate::cpu::simd::{Isa, Kernel, MAX_LANES, Simd};
 use std::ops::Range;
 
 /// Maximum output channels, and vectors of pixels, whose sums are in registers.
-const MAX_OUTPUTS: usize = 8;
+pub const MAX_OUTPUTS: usize = 8;
 const MAX_VECTORS: usize = 8;
 
 /// Floats of copied planes, 96 KiB: with the sums of a few channels, a share of the second-level cache. More only where
@@ -23,6 +23,9 @@ const MOST_COPIED: usize = 4 * COPIED;
 
 /// Rows of a strip for which they may be more.
 const MIN_ROWS: usize = 4;
+
+/// Maximum columns of a part of a single row: the sums of a block of channels stay in a first-level cache.
+const MOST_COLUMNS: usize = 768;
 
 /// The window of a convolution. All strides are in elements.
 ///
@@ -61,6 +64,11 @@ impl Window {
         all
     }
 
+    /// The number of parts of a plane.
+    fn parts(&self) -> usize {
+        self.residues(0).len() * self.residues(1).len()
+    }
+
     /// The most that a tap of an axis is away from the first one, in whole steps.
     fn reach(&self, axis: usize) -> usize {
         (self.filter[axis] - 1) * self.dilation[axis] / self.step[axis]
@@ -90,10 +98,15 @@ impl Planes {
         }
     }
 
-    /// The same for copies of at most `most` floats.
+    /// The same for columns of a single row.
+    pub fn most_columns(window: &Window, channels: usize) -> usize {
+        let column = window.parts().saturating_mul(1 + window.reach(0)).saturating_mul(channels);
+        (COPIED / column.max(1)).saturating_sub(window.reach(1)).min(window.out_cols).min(MOST_COLUMNS)
+    }
+
+    /// The most rows for copies of at most `most` floats.
     fn rows_within(window: &Window, channels: usize, rows: usize, most: usize) -> usize {
-        let row = [0, 1].map(|axis| window.residues(axis).len()).iter().product::<usize>();
-        let row = row.saturating_mul(window.out_cols + window.reach(1)).saturating_mul(channels);
+        let row = window.parts().saturating_mul(window.out_cols + window.reach(1)).saturating_mul(channels);
         (most / row.max(1)).saturating_sub(window.reach(0)).min(rows)
     }
 
@@ -150,9 +163,16 @@ impl Planes {
         self.part[1]
     }
 
-    /// Copies what is under the output rows `rows`, from an image that starts at `image`, with planes `stride` apart.
-    pub fn fill(&self, isa: Isa, image: &[f32], stride: usize, rows: Range<usize>, out: &mut [f32]) {
-        isa.run(Fill { planes: self, image, stride, rows, out: &mut out[..self.copied_len()] });
+    /// Copies what is under the output rows `rows` from column `column` on, from an image that starts at `image`, with
+    /// planes `stride` apart.
+    pub fn fill(
+        &self,
+        isa: Isa,
+        (image, stride): (&[f32], usize),
+        (rows, column): (Range<usize>, usize),
+        out: &mut [f32],
+    ) {
+        isa.run(Fill { planes: self, image, stride, rows, column, out: &mut out[..self.copied_len()] });
     }
 }
 
@@ -161,6 +181,7 @@ struct Fill<'a> {
     image: &'a [f32],
     stride: usize,
     rows: Range<usize>,
+    column: usize,
     out: &'a mut [f32],
 }
 
@@ -168,12 +189,20 @@ impl Kernel for Fill<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Fill { planes: p, image, stride, rows, out } = self;
+        let Fill { planes: p, image, stride, rows, column, out } = self;
         let (w, [high, wide]) = (&p.window, p.part);
         let [down, right] = &p.residues;
         let hop = w.step[1] * w.strides[1];
-        let columns: Vec<_> = right.iter().map(|&right| p.inside(1, 0, right, wide)).collect();
         let mut parts = out.chunks_exact_mut(right.len() * high * wide);
+        // The columns of each part that are inside the image, and where they begin there.
+        let columns: Vec<_> = right
+            .iter()
+            .map(|&right| {
+                let xs = p.inside(1, column, right, wide);
+                let from = ((column + xs.start) * w.step[1] + right).saturating_sub(w.padding[1]);
+                (xs, from * w.strides[1])
+            })
+            .collect();
         for channel in 0..p.channels {
             let image = &image[channel * stride..];
             for &down in down {
@@ -182,22 +211,20 @@ impl Kernel for Fill<'_> {
                 parts.fill(0.0);
                 let ys = p.inside(0, rows.start, down, rows.len() + w.reach(0));
                 let row = |y: usize| &image[((rows.start + y) * w.step[0] + down - w.padding[0]) * w.strides[0]..];
-                if let ([even, odd], 2) = (&columns[..], hop) {
+                if let ([(even, from), (odd, next)], 2) = (&columns[..], hop)
+                    && from.abs_diff(*next) == 1
+                {
                     let (parts, others) = parts.split_at_mut(high * wide);
                     for y in ys {
-                        let [even, odd] = [&mut parts[y * wide..][even.clone()], &mut others[y * wide..][odd.clone()]];
-                        let [even, odd] = if w.padding[1].is_multiple_of(2) { [even, odd] } else { [odd, even] };
-                        split(simd, &row(y)[..w.size[1]], even, odd);
+                        let (even, odd) = (&mut parts[y * wide..][even.clone()], &mut others[y * wide..][odd.clone()]);
+                        let [even, odd] = if from < next { [even, odd] } else { [odd, even] };
+                        split(simd, &row(y)[(*from.min(next)).min(w.size[1])..w.size[1]], even, odd);
                     }
                     continue;
                 }
-                for ((xs, right), part) in columns.iter().zip(right).zip(parts.chunks_exact_mut(high * wide)) {
-                    if xs.is_empty() {
-                        continue;
-                    }
-                    let from = (xs.start * w.step[1] + right - w.padding[1]) * w.strides[1];
-                    for y in ys.clone() {
-                        gather(simd, &row(y)[from..], hop, &mut part[y * wide..][xs.clone()]);
+                for ((xs, from), part) in columns.iter().zip(parts.chunks_exact_mut(high * wide)) {
+                    for y in ys.clone().filter(|_| !xs.is_empty()) {
+                        gather(simd, &row(y)[*from..], hop, &mut part[y * wide..][xs.clone()]);
                     }
                 }
             }
@@ -294,6 +321,8 @@ pub struct Sums<'a> {
     pub weights: &'a [f32],
     /// Output channels of the block.
     pub outputs: usize,
+    /// The start of the sums of each.
+    pub bias: [f32; MAX_OUTPUTS],
     /// Number of pixels to compute.
     pub pixels: usize,
     /// `[output][pixel]`, with rows of whole vectors.
@@ -365,6 +394,9 @@ impl Sums<'_> {
         let image = self.image.as_ptr().wrapping_add(first);
         let mut weights = self.weights.as_ptr();
         let mut sums = [[simd.splat(0.0); VECTORS]; OUTPUTS];
+        for output in 0..OUTPUTS {
+            sums[output] = [simd.splat(self.bias[output]); VECTORS];
+        }
         for &place in &self.planes.places {
             let from = image.wrapping_add(place);
             let mut pixels = [simd.splat(0.0); VECTORS];
@@ -403,6 +435,8 @@ pub struct Rows<'a> {
     pub weights: &'a [f32],
     /// The start of each sum.
     pub bias: f32,
+    /// Columns of the output.
+    pub wide: usize,
     /// `[row][column]`
     pub out: &'a mut [f32],
 }
@@ -415,7 +449,7 @@ impl Kernel for Rows<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
-        let (p, wide) = (self.planes, self.planes.window.out_cols);
+        let (p, wide) = (self.planes, self.wide);
         let (rows, vectors) = (self.out.len() / wide, wide.div_ceil(S::LANES));
         let reach = p.places.iter().max().map_or(0, |place| place + rows * p.part[1] - p.part[1] + vectors * S::LANES);
         assert!(p.has_adjacent_rows() && self.image.len() >= reach && self.weights.len() >= p.places.len());
@@ -486,7 +520,7 @@ impl Rows<'_> {
             }
         }
         for (y, sums) in ys.zip(sums) {
-            let out = &mut self.out[y * w.out_cols..][first..w.out_cols];
+            let out = &mut self.out[y * self.wide..][first..self.wide];
             for (sum, out) in sums.into_iter().zip(out.chunks_mut(S::LANES)) {
                 match out.len() == S::LANES {
                     true => simd.store(sum, out),
@@ -537,6 +571,10 @@ mod tests {
             ([9, 90], [4, 3], [1, 1], [1, 1], [2, 1], [10, 90]),
             ([9, 75], [3, 3], [2, 2], [1, 1], [1, 1], [5, 38]),
             ([6, 76], [2, 4], [3, 2], [1, 1], [0, 2], [2, 39]),
+            ([1, 100], [1, 5], [1, 2], [1, 1], [0, 3], [1, 51]),
+            ([1, 90], [1, 3], [1, 1], [1, 4], [0, 4], [1, 90]),
+            ([1, 9], [1, 4], [1, 2], [1, 1], [0, 30], [1, 34]),
+            ([1, 120], [1, 10], [1, 5], [1, 1], [0, 0], [1, 23]),
         ] {
             for (channels, outputs) in [(1, 1), (1, 7), (2, 16), (3, 31)] {
                 let window = Window { size, strides: [size[1], 1], out_cols: out[1], filter, step, dilation, padding };
@@ -558,35 +596,44 @@ mod tests {
                     }
                     sum
                 };
-                for isa in Isa::available() {
-                    let planes = Planes::new(window.clone(), channels, out[0]);
-                    let mut weights = vec![f32::NAN; outputs * planes.depth()];
-                    pack_filter(isa, [outputs, planes.depth()], weight, &mut weights);
+                // Signals are cut into columns.
+                let most = if out[0] == 1 { 20 } else { out[1] };
+                let columns = (0..out[1]).step_by(most).map(|first| (first, most.min(out[1] - first)));
+                for (isa, (first, wide)) in
+                    Isa::available().into_iter().flat_map(|isa| columns.clone().map(move |columns| (isa, columns)))
+                {
+                    let planes = Planes::new(Window { out_cols: most, ..window.clone() }, channels, out[0]);
+                    let depth = planes.depth();
+                    let mut packed = vec![f32::NAN; outputs * depth];
+                    pack_filter(isa, [outputs, depth], weight, &mut packed);
                     for rows in [0..out[0], out[0] - 1..out[0]] {
-                        let (mut copied, pixels) = (vec![f32::NAN; planes.copied_len()], planes.pixels(rows.len()));
-                        planes.fill(isa, &image, plane, rows.clone(), &mut copied);
-                        for output in (0..outputs).filter(|_| planes.has_adjacent_rows()) {
-                            let weights: Vec<_> = (0..planes.depth()).map(|k| weight(output, k)).collect();
-                            let mut out = vec![f32::NAN; rows.len() * out[1]];
-                            let (planes, image, weights) = (&planes, &copied, &weights);
-                            isa.run(Rows { planes, image, weights, bias: 3.0, out: &mut out });
-                            for (i, got) in out.iter().enumerate() {
-                                let (y, x) = (rows.start + i / window.out_cols, i % window.out_cols);
-                                assert_eq!(*got, exact(output, y, x) + 3.0, "{isa:?}, {window:?}, {output}, {y}, {x}");
+                        let mut image_copy = vec![f32::NAN; planes.copied_len()];
+                        planes.fill(isa, (&image, plane), (rows.clone(), first), &mut image_copy);
+                        let (planes, image) = (&planes, &image_copy);
+                        let expect = |got: &[f32], output: usize| {
+                            for (i, got) in got.iter().enumerate() {
+                                let (y, x) = (rows.start + i / wide, first + i % wide);
+                                let exact = exact(output, y, x) + 3.0 + output as f32;
+                                assert_eq!(*got, exact, "{isa:?}, {window:?}, {output}, {y}, {x}");
                             }
+                        };
+                        for output in (0..outputs).filter(|_| planes.has_adjacent_rows()) {
+                            let weights: Vec<_> = (0..depth).map(|k| weight(output, k)).collect();
+                            let (weights, bias) = (&weights, 3.0 + output as f32);
+                            let mut out = vec![f32::NAN; rows.len() * wide];
+                            isa.run(Rows { planes, image, weights, bias, wide, out: &mut out });
+                            expect(&out, output);
                         }
+                        let pixels = planes.pixels(rows.len());
                         blocks(isa, outputs, |block| {
                             let mut sums = vec![f32::NAN; block.len() * Sums::stride(pixels)];
-                            let (image, outputs, weights) =
-                                (&copied, block.len(), &weights[block.start * planes.depth()..]);
-                            isa.run(Sums { planes: &planes, image, weights, outputs, pixels, out: &mut sums });
+                            let (outputs, weights) = (block.len(), &packed[block.start * depth..]);
+                            let bias = std::array::from_fn(|i| 3.0 + (block.start + i) as f32);
+                            isa.run(Sums { planes, image, weights, outputs, bias, pixels, out: &mut sums });
                             for (sums, output) in sums.chunks_exact(Sums::stride(pixels)).zip(block) {
-                                let mut got = vec![f32::NAN; rows.len() * out[1]];
-                                copy_rows(isa, sums, planes.row_stride(), out[1], &mut got);
-                                for (i, got) in got.iter().enumerate() {
-                                    let (y, x) = (rows.start + i / out[1], i % out[1]);
-                                    assert_eq!(*got, exact(output, y, x), "{isa:?}, {window:?}, {output}, {y}, {x}");
-                                }
+                                let mut got = vec![f32::NAN; rows.len() * wide];
+                                copy_rows(isa, sums, planes.row_stride(), wide, &mut got);
+                                expect(&got, output);
                             }
                         });
                     }

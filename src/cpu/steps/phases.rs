@@ -146,24 +146,26 @@ impl Phases {
         // Row `u` of a phase is row `u * down + phase - top` of the output.
         let us = (ys.start + top) / down..(ys.end - 1 + top) / down + 1;
         let plane = shape.input[0] * shape.input[1];
-        self.planes.fill(self.isa, &input[tile.batch * channels * plane..], plane, us.clone(), image);
+        self.planes.fill(self.isa, (&input[tile.batch * channels * plane..], plane), (us.clone(), 0), image);
         let (pixels, group) = (self.planes.pixels(us.len()), tile.batch % shape.groups * outputs);
         let (lanes, depth) = (outputs * down * right, self.planes.depth());
         let weights = &elements::<f32>(self.weights.bytes())[group * down * right * depth..][..lanes * depth];
         blocks(self.isa, lanes, |block| {
             let weights = &weights[block.start * depth..block.end * depth];
+            let bias = std::array::from_fn(|lane| {
+                bias.and_then(|bias| bias.get(group + (block.start + lane) / (down * right))).copied().unwrap_or(0.0)
+            });
             let outputs = block.len();
-            self.isa.run(Sums { planes: &self.planes, image, weights, outputs, pixels, out: &mut *sums });
+            self.isa.run(Sums { planes: &self.planes, image, weights, outputs, bias, pixels, out: &mut *sums });
             for (sums, lane) in sums.chunks_exact(Sums::stride(pixels)).zip(block) {
                 let (output, phase) = (lane / (down * right), lane % (down * right));
-                let bias = bias.map_or(0.0, |bias| bias[group + output]);
                 let (out, [phase, column]) = (tile.row(output), [phase / right, phase % right]);
                 // Padding may cut off the first column.
                 let (skipped, first) = if column < left { (1, right + column - left) } else { (0, column - left) };
                 for (u, sums) in us.clone().zip(sums.chunks(self.planes.row_stride())) {
                     let Some(y) = (u * down + phase).checked_sub(top).filter(|y| ys.contains(y)) else { continue };
                     let out = out[(y - ys.start) * wide..][..wide].iter_mut().skip(first).step_by(right);
-                    out.zip(&sums[skipped..]).for_each(|(x, sum)| *x = sum + bias);
+                    out.zip(&sums[skipped..]).for_each(|(x, sum)| *x = *sum);
                 }
             }
         });
