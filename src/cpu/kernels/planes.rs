@@ -235,27 +235,32 @@ impl Kernel for Fill<'_> {
 /// Writes the elements at even and at odd places of a row to slices of their own, as many as these take.
 #[inline(always)]
 fn split<S: Simd>(simd: S, row: &[f32], even: &mut [f32], odd: &mut [f32]) {
+    let unzip = |low: S::F32, high: S::F32| {
+        let (mut pairs, mut sides) = ([0.0; 2 * MAX_LANES], [[0.0; MAX_LANES]; 2]);
+        simd.store(low, &mut pairs);
+        simd.store(high, &mut pairs[S::LANES..]);
+        for lane in 0..S::LANES {
+            (sides[0][lane], sides[1][lane]) = (pairs[2 * lane], pairs[2 * lane + 1]);
+        }
+        sides.map(|side| simd.load(&side))
+    };
     let (len, mut at) = (even.len().min(odd.len()), 0);
     while at < len && S::LANES <= len {
         // The last vectors overlap those before them instead of being shorter.
         at = at.min(len - S::LANES);
-        let (from, mut pairs, mut sides) = (&row[2 * at..], [0.0; 2 * MAX_LANES], [[0.0; MAX_LANES]; 2]);
-        simd.store(simd.load(from), &mut pairs);
-        simd.store(simd.load(&from[S::LANES..]), &mut pairs[S::LANES..]);
-        for lane in 0..S::LANES {
-            (sides[0][lane], sides[1][lane]) = (pairs[2 * lane], pairs[2 * lane + 1]);
-        }
-        simd.store(simd.load(&sides[0]), &mut even[at..]);
-        simd.store(simd.load(&sides[1]), &mut odd[at..]);
+        let [first, second] = unzip(simd.load(&row[2 * at..]), simd.load(&row[2 * at + S::LANES..]));
+        simd.store(first, &mut even[at..]);
+        simd.store(second, &mut odd[at..]);
         at += S::LANES;
     }
-    let (even, odd, row) = (&mut even[at..], &mut odd[at..], &row[2 * at..]);
-    for ((even, odd), pair) in even.iter_mut().zip(&mut *odd).zip(row.as_chunks::<2>().0) {
-        [*even, *odd] = *pair;
+    if at < len {
+        let [first, second] = unzip(simd.load_partial(row), simd.load_partial(&row[row.len().min(S::LANES)..]));
+        simd.store_partial(first, even);
+        simd.store_partial(second, odd);
     }
     // One side may have another element.
-    even.iter_mut().enumerate().skip(len - at).for_each(|(i, x)| *x = row[2 * i]);
-    odd.iter_mut().enumerate().skip(len - at).for_each(|(i, x)| *x = row[2 * i + 1]);
+    even.iter_mut().enumerate().skip(len).for_each(|(i, x)| *x = row[2 * i]);
+    odd.iter_mut().enumerate().skip(len).for_each(|(i, x)| *x = row[2 * i + 1]);
 }
 
 impl Planes {
