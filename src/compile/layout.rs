@@ -32,14 +32,17 @@ const VECTOR: u32 = 16;
 const FEW_INPUTS: u32 = 16;
 const FEW_OUTPUTS: u32 = 96;
 
+/// Maximum elements of a signal under 100 outputs for that, if these are as dense as its inputs: its only row is cut so
+/// that padded copies stay in caches.
+const UNDER_OUTPUTS: u32 = 10_000;
+
 /// Maximum input channels of one of several groups for that.
 const MOST_INPUTS: u32 = 32;
 
 /// Maximum height of a filter for that: the patches of larger ones are images of their own.
 const FEW_TAPS: u32 = 9;
 
-/// Maximum elements of the input of a group under a row of outputs for that: its padded copy stays in caches. The only
-/// row of a signal is cut.
+/// Maximum elements of the input of a group under a row of outputs for that: its padded copy stays in caches.
 const UNDER_ROW: u32 = 1 << 16;
 
 /// Minimum pixels of an image for which a product of its planes and a 1 by 1 filter is as fast, too: with 400 it is, with
@@ -303,9 +306,14 @@ impl Rewrite<'_> {
         if is_one && *strides == [1; 2] && padding.iter().all(|&size| size == 0) && image[2] * image[3] >= MANY_PIXELS {
             return true;
         }
+        let is_signal = image[2] == 1 && filter[high] == 1;
+        let under = filter[inputs] * ((filter[wide] - 1) * dilations[1] + 100);
+        if is_signal && !is_one && *groups == 1 && strides[1] == 1 && image[3] >= WIDE && under <= UNDER_OUTPUTS {
+            return true;
+        }
         let rows = (filter[high] - 1) * dilations[0] + strides[0];
         let few = (filter[inputs] == 1 || filter[outputs] / *groups <= FEW_OUTPUTS) && filter[high] <= FEW_TAPS;
-        few && (image[2] == 1 || filter[inputs] * image[3] * rows <= UNDER_ROW)
+        few && (is_signal || filter[inputs] * image[3] * rows <= UNDER_ROW)
             && match groups {
                 1 => filter[inputs] <= FEW_INPUTS && !is_one,
                 _ => filter[inputs] <= MOST_INPUTS && (filter[inputs] > 1 || image[3] >= WIDE),
@@ -665,6 +673,10 @@ mod tests {
             "%0 = input x float32 [1, 1, 1, 400]
              %1 = constant float32 [128, 1, 1, 10]
              %2 = conv2d %0 %1 strides=[1, 5]
+             output y = %2",
+            "%0 = input x float32 [1, 80, 1, 300]
+             %1 = constant float32 [128, 80, 1, 3]
+             %2 = conv2d %0 %1
              output y = %2",
             "%0 = input x float32 [2, 32, 16, 32]
              %1 = constant float32 [128, 32, 1, 1]
