@@ -96,7 +96,7 @@ pub struct ConvTranspose2dStep {
     /// The method for a constant filter with taps that do not overlap.
     disjoint: Option<Disjoint>,
     /// The method for a constant filter with channels first and as many taps in each phase of the output.
-    phases: Option<Phases>,
+    phases: Option<Box<Phases>>,
     /// How the output is cut: with channels last, the rows and columns of an image, otherwise the channels of a group
     /// and the pixels.
     grid: Grid,
@@ -138,7 +138,7 @@ impl ConvTranspose2dStep {
             ConvTranspose2dStep { shape, isa, threads, filter: matrix, packed, disjoint, phases, grid, pixels };
         if let Some(filter) = filter {
             if Phases::fits(&step.shape) {
-                step.phases = Some(Phases::new(isa, threads, &step.shape, filter)?);
+                step.phases = Some(Box::new(Phases::new(isa, threads, &step.shape, filter)?));
                 return Ok(step);
             }
             step.packed = step.prepack(filter)?;
