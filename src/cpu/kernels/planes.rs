@@ -13,8 +13,19 @@ use crate::cpu::simd::{Isa, Kernel, MAX_LANES, Simd};
 use std::ops::Range;
 
 /// Maximum output channels, and vectors of pixels, whose sums are in registers.
-const MAX_OUTPUTS: usize = 8;
+pub const MAX_OUTPUTS: usize = 8;
 const MAX_VECTORS: usize = 8;
+
+/// Floats of copied planes, 96 KiB: with the sums of a few channels, a share of the second-level cache. More only where
+/// few rows fit, as the rows under a filter are copied for each strip.
+const COPIED: usize = 24 << 10;
+const MOST_COPIED: usize = 4 * COPIED;
+
+/// Rows of a strip for which they may be more.
+const MIN_ROWS: usize = 4;
+
+/// Maximum columns of a part of a single row: the sums of a block of channels stay in a first-level cache.
+const MOST_COLUMNS: usize = 768;
 
 /// The window of a convolution. All strides are in elements.
 ///
@@ -53,6 +64,11 @@ impl Window {
         all
     }
 
+    /// The number of parts of a plane.
+    fn parts(&self) -> usize {
+        self.residues(0).len() * self.residues(1).len()
+    }
+
     /// The most that a tap of an axis is away from the first one, in whole steps.
     fn reach(&self, axis: usize) -> usize {
         (self.filter[axis] - 1) * self.dilation[axis] / self.step[axis]
@@ -74,10 +90,23 @@ pub struct Planes {
 }
 
 impl Planes {
-    /// The most output rows, at most `rows`, whose copied planes take at most `most` floats; 0 if there are none.
-    pub fn rows_within(window: &Window, channels: usize, rows: usize, most: usize) -> usize {
-        let row = [0, 1].map(|axis| window.residues(axis).len()).iter().product::<usize>();
-        let row = row.saturating_mul(window.out_cols + window.reach(1)).saturating_mul(channels);
+    /// The most output rows, at most `rows`, whose copied planes stay in a cache; 0 if there are none.
+    pub fn most_rows(window: &Window, channels: usize, rows: usize) -> usize {
+        match Planes::rows_within(window, channels, rows, COPIED) {
+            0..MIN_ROWS => Planes::rows_within(window, channels, rows.min(MIN_ROWS), MOST_COPIED),
+            most => most,
+        }
+    }
+
+    /// The same for columns of a single row.
+    pub fn most_columns(window: &Window, channels: usize) -> usize {
+        let column = window.parts().saturating_mul(1 + window.reach(0)).saturating_mul(channels);
+        (COPIED / column.max(1)).saturating_sub(window.reach(1)).min(window.out_cols).min(MOST_COLUMNS)
+    }
+
+    /// The most rows for copies of at most `most` floats.
+    fn rows_within(window: &Window, channels: usize, rows: usize, most: usize) -> usize {
+        let row = window.parts().saturating_mul(window.out_cols + window.reach(1)).saturating_mul(channels);
         (most / row.max(1)).saturating_sub(window.reach(0)).min(rows)
     }
 
@@ -114,6 +143,11 @@ impl Planes {
         self.channels * self.plane_len() + MAX_LANES
     }
 
+    /// Whether neighboring rows of the filter meet neighboring rows of the image, see [`Rows`].
+    pub fn has_adjacent_rows(&self) -> bool {
+        self.window.dilation[0] == 1
+    }
+
     /// Channels times taps.
     pub fn depth(&self) -> usize {
         self.places.len()
@@ -129,9 +163,16 @@ impl Planes {
         self.part[1]
     }
 
-    /// Copies what is under the output rows `rows`, from an image that starts at `image`, with planes `stride` apart.
-    pub fn fill(&self, isa: Isa, image: &[f32], stride: usize, rows: Range<usize>, out: &mut [f32]) {
-        isa.run(Fill { planes: self, image, stride, rows, out: &mut out[..self.copied_len()] });
+    /// Copies what is under the output rows `rows` from column `column` on, from an image that starts at `image`, with
+    /// planes `stride` apart.
+    pub fn fill(
+        &self,
+        isa: Isa,
+        (image, stride): (&[f32], usize),
+        (rows, column): (Range<usize>, usize),
+        out: &mut [f32],
+    ) {
+        isa.run(Fill { planes: self, image, stride, rows, column, out: &mut out[..self.copied_len()] });
     }
 }
 
@@ -140,6 +181,7 @@ struct Fill<'a> {
     image: &'a [f32],
     stride: usize,
     rows: Range<usize>,
+    column: usize,
     out: &'a mut [f32],
 }
 
@@ -147,26 +189,42 @@ impl Kernel for Fill<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Fill { planes: p, image, stride, rows, out } = self;
-        let (w, size) = (&p.window, p.part[0] * p.part[1]);
+        let Fill { planes: p, image, stride, rows, column, out } = self;
+        let (w, [high, wide]) = (&p.window, p.part);
         let [down, right] = &p.residues;
-        let in_pairs = w.step[1] == 2 && w.strides[1] == 1 && right.len() == 2;
-        let mut parts = out.chunks_exact_mut(right.len() * size);
+        let hop = w.step[1] * w.strides[1];
+        let mut parts = out.chunks_exact_mut(right.len() * high * wide);
+        // The columns of each part that are inside the image, and where they begin there.
+        let columns: Vec<_> = right
+            .iter()
+            .map(|&right| {
+                let xs = p.inside(1, column, right, wide);
+                let from = ((column + xs.start) * w.step[1] + right).saturating_sub(w.padding[1]);
+                (xs, from * w.strides[1])
+            })
+            .collect();
         for channel in 0..p.channels {
             let image = &image[channel * stride..];
-            for down in down {
+            for &down in down {
                 let Some(parts) = parts.next() else { return };
                 // Faster than filling the few elements at the ends of each row.
                 parts.fill(0.0);
-                for y in 0..rows.len() + w.reach(0) {
-                    let from = ((rows.start + y) * w.step[0] + down).wrapping_sub(w.padding[0]);
-                    if from >= w.size[0] {
-                        continue;
+                let ys = p.inside(0, rows.start, down, rows.len() + w.reach(0));
+                let row = |y: usize| &image[((rows.start + y) * w.step[0] + down - w.padding[0]) * w.strides[0]..];
+                if let ([(even, from), (odd, next)], 2) = (&columns[..], hop)
+                    && from.abs_diff(*next) == 1
+                {
+                    let (parts, others) = parts.split_at_mut(high * wide);
+                    for y in ys {
+                        let (even, odd) = (&mut parts[y * wide..][even.clone()], &mut others[y * wide..][odd.clone()]);
+                        let [even, odd] = if from < next { [even, odd] } else { [odd, even] };
+                        split(simd, &row(y)[(*from.min(next)).min(w.size[1])..w.size[1]], even, odd);
                     }
-                    let (row, parts) = (&image[from * w.strides[0]..], &mut parts[y * p.part[1]..]);
-                    match in_pairs {
-                        true => p.copy_pairs(simd, &row[..w.size[1]], parts),
-                        false => p.copy_row(simd, row, parts),
+                    continue;
+                }
+                for ((xs, from), part) in columns.iter().zip(parts.chunks_exact_mut(high * wide)) {
+                    for y in ys.clone().filter(|_| !xs.is_empty()) {
+                        gather(simd, &row(y)[*from..], hop, &mut part[y * wide..][xs.clone()]);
                     }
                 }
             }
@@ -174,47 +232,46 @@ impl Kernel for Fill<'_> {
     }
 }
 
-impl Planes {
-    /// Copies a row of the image to the same row of the parts of all residues.
-    #[inline(always)]
-    fn copy_row<S: Simd>(&self, simd: S, row: &[f32], parts: &mut [f32]) {
-        let (w, [high, wide]) = (&self.window, self.part);
-        for (index, right) in self.residues[1].iter().enumerate() {
-            // Column `x` is column `x * step + right - padding` of the image.
-            let low = w.padding[1].saturating_sub(*right).div_ceil(w.step[1]).min(wide);
-            let end = (w.size[1] + w.padding[1]).saturating_sub(*right).div_ceil(w.step[1]).clamp(low, wide);
-            if low < end {
-                let from = &row[(low * w.step[1] + right - w.padding[1]) * w.strides[1]..];
-                gather(simd, from, w.step[1] * w.strides[1], &mut parts[index * high * wide..][low..end]);
-            }
+/// Writes the elements at even and at odd places of a row to slices of their own, as many as these take.
+#[inline(always)]
+fn split<S: Simd>(simd: S, row: &[f32], even: &mut [f32], odd: &mut [f32]) {
+    let unzip = |low: S::F32, high: S::F32| {
+        let (mut pairs, mut sides) = ([0.0; 2 * MAX_LANES], [[0.0; MAX_LANES]; 2]);
+        simd.store(low, &mut pairs);
+        simd.store(high, &mut pairs[S::LANES..]);
+        for lane in 0..S::LANES {
+            (sides[0][lane], sides[1][lane]) = (pairs[2 * lane], pairs[2 * lane + 1]);
         }
+        sides.map(|side| simd.load(&side))
+    };
+    let (len, mut at) = (even.len().min(odd.len()), 0);
+    while at < len && S::LANES <= len {
+        // The last vectors overlap those before them instead of being shorter.
+        at = at.min(len - S::LANES);
+        let [first, second] = unzip(simd.load(&row[2 * at..]), simd.load(&row[2 * at + S::LANES..]));
+        simd.store(first, &mut even[at..]);
+        simd.store(second, &mut odd[at..]);
+        at += S::LANES;
     }
+    if at < len {
+        let [first, second] = unzip(simd.load_partial(row), simd.load_partial(&row[row.len().min(S::LANES)..]));
+        simd.store_partial(first, even);
+        simd.store_partial(second, odd);
+    }
+    // One side may have another element.
+    even.iter_mut().enumerate().skip(len).for_each(|(i, x)| *x = row[2 * i]);
+    odd.iter_mut().enumerate().skip(len).for_each(|(i, x)| *x = row[2 * i + 1]);
+}
 
-    /// The same for two residues.
-    #[inline(always)]
-    fn copy_pairs<S: Simd>(&self, simd: S, row: &[f32], parts: &mut [f32]) {
-        let (padding, [high, wide]) = (self.window.padding[1], self.part);
-        let (even, odd) = parts.split_at_mut(high * wide);
-        let parts = if padding.is_multiple_of(2) { [even, odd] } else { [odd, even] };
-        // Where the columns with even and with odd numbers go.
-        let [first, second] = parts;
-        let (low, next) = ((padding / 2).min(wide), padding.div_ceil(2).min(wide));
-        let first = &mut first[low..wide.min(low + row.len().div_ceil(2))];
-        let second = &mut second[next..wide.min(next + row.len() / 2)];
-        let [firsts, seconds] = [first.len(), second.len()];
-        for at in (0..firsts.max(seconds)).step_by(S::LANES) {
-            let (from, mut pairs) = (&row[2 * at..], [0.0; 2 * MAX_LANES]);
-            simd.store_partial(simd.load_partial(from), &mut pairs);
-            let rest = &from[from.len().min(S::LANES)..];
-            simd.store_partial(simd.load_partial(rest), &mut pairs[S::LANES..]);
-            let mut sides = [[0.0; MAX_LANES]; 2];
-            for lane in 0..S::LANES {
-                (sides[0][lane], sides[1][lane]) = (pairs[2 * lane], pairs[2 * lane + 1]);
-            }
-            let [even, odd] = [simd.load(&sides[0]), simd.load(&sides[1])];
-            simd.store_partial(even, &mut first[at.min(firsts)..]);
-            simd.store_partial(odd, &mut second[at.min(seconds)..]);
-        }
+impl Planes {
+    /// The rows or columns `0..count` of a part that are inside the image. Number `at` is
+    /// `(first + at) * step + residue - padding` there.
+    fn inside(&self, axis: usize, first: usize, residue: usize, count: usize) -> Range<usize> {
+        let (w, step) = (&self.window, self.window.step[axis]);
+        let from = first * step + residue;
+        let below = |end: usize| end.saturating_sub(from).div_ceil(step).min(count);
+        let (start, end) = (below(w.padding[axis]), below(w.size[axis] + w.padding[axis]));
+        start..end.max(start)
     }
 }
 
@@ -269,6 +326,8 @@ pub struct Sums<'a> {
     pub weights: &'a [f32],
     /// Output channels of the block.
     pub outputs: usize,
+    /// The start of the sums of each.
+    pub bias: [f32; MAX_OUTPUTS],
     /// Number of pixels to compute.
     pub pixels: usize,
     /// `[output][pixel]`, with rows of whole vectors.
@@ -340,6 +399,9 @@ impl Sums<'_> {
         let image = self.image.as_ptr().wrapping_add(first);
         let mut weights = self.weights.as_ptr();
         let mut sums = [[simd.splat(0.0); VECTORS]; OUTPUTS];
+        for output in 0..OUTPUTS {
+            sums[output] = [simd.splat(self.bias[output]); VECTORS];
+        }
         for &place in &self.planes.places {
             let from = image.wrapping_add(place);
             let mut pixels = [simd.splat(0.0); VECTORS];
@@ -362,6 +424,113 @@ impl Sums<'_> {
                 let to = self.out.as_mut_ptr().wrapping_add(output * stride + first + v * S::LANES);
                 // SAFETY: by the contract.
                 unsafe { simd.store_ptr(sums[output][v], to) };
+            }
+        }
+    }
+}
+
+/// Output rows of a single channel, bias included. Registers hold the sums of pixels below each other, whose windows
+/// overlap: each vector of the image is read once for all of them.
+pub struct Rows<'a> {
+    /// The layout of `image`, for [adjacent](Planes::has_adjacent_rows) rows of the filter.
+    pub planes: &'a Planes,
+    /// The output of [`Planes::fill`].
+    pub image: &'a [f32],
+    /// A weight for each channel and tap.
+    pub weights: &'a [f32],
+    /// The start of each sum.
+    pub bias: f32,
+    /// Columns of the output.
+    pub wide: usize,
+    /// `[row][column]`
+    pub out: &'a mut [f32],
+}
+
+/// Maximum output rows, and vectors of each, whose sums are in registers.
+const HIGH: usize = 4;
+const WIDE: usize = 4;
+
+impl Kernel for Rows<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        let (p, wide) = (self.planes, self.wide);
+        let (rows, vectors) = (self.out.len() / wide, wide.div_ceil(S::LANES));
+        let reach = p.places.iter().max().map_or(0, |place| place + rows * p.part[1] - p.part[1] + vectors * S::LANES);
+        assert!(p.has_adjacent_rows() && self.image.len() >= reach && self.weights.len() >= p.places.len());
+        let most = if S::REGISTERS >= 32 { WIDE } else { WIDE / 2 };
+        for y in (0..rows).step_by(HIGH) {
+            let (ys, mut at, mut chunks) = (y..rows.min(y + HIGH), 0, vectors.div_ceil(most));
+            while chunks > 0 {
+                // Chunks as even as possible.
+                let count = (vectors - at).div_ceil(chunks);
+                macro_rules! vectors {
+                    ($($count:literal)*) => {
+                        match count {
+                            // SAFETY: the asserts above cover every element that is read; the rows are in the output.
+                            $($count if $count <= most => unsafe {
+                                self.tile::<S, $count>(simd, ys.clone(), at * S::LANES)
+                            },)*
+                            _ => unreachable!("at most {WIDE} vectors"),
+                        }
+                    };
+                }
+                vectors!(1 2 3 4);
+                (at, chunks) = (at + count, chunks - 1);
+            }
+        }
+    }
+}
+
+impl Rows<'_> {
+    /// # Safety
+    /// Image and weights have the elements under the rows `ys`, at most [`HIGH`] of them, from column `first` on, for
+    /// whole vectors; the output has the rows.
+    #[inline(always)]
+    unsafe fn tile<S: Simd, const VECTORS: usize>(&mut self, simd: S, ys: Range<usize>, first: usize) {
+        let (p, w) = (self.planes, &self.planes.window);
+        let ([high, wide], step, rows) = (w.filter, w.step[0], ys.len());
+        let image = self.image.as_ptr().wrapping_add(ys.start * p.part[1] + first);
+        let mut sums = [[simd.splat(self.bias); VECTORS]; HIGH];
+        let weights = self.weights.chunks_exact(high * wide);
+        for (places, weights) in p.places.chunks_exact(high * wide).zip(weights) {
+            for down in 0..step.min(high) {
+                // Every `step`-th row of the filter, and the rows of the part that it meets.
+                let taps = (high - down).div_ceil(step);
+                let places = &places[down * wide..][..wide];
+                for y in 0..taps + rows - 1 {
+                    let met = (y + 1).saturating_sub(taps)..rows.min(y + 1);
+                    let line = image.wrapping_add(y * p.part[1]);
+                    // Those of the uppermost row of the output; each row below meets the tap above.
+                    let weights = weights.as_ptr().wrapping_add((down + y * step) * wide);
+                    for (x, &place) in places.iter().enumerate() {
+                        let mut pixels = [simd.splat(0.0); VECTORS];
+                        for v in 0..VECTORS {
+                            // SAFETY: by the contract.
+                            pixels[v] = unsafe { simd.load_ptr(line.wrapping_add(place + v * S::LANES)) };
+                        }
+                        for row in 0..HIGH {
+                            if !met.contains(&row) {
+                                continue;
+                            }
+                            // SAFETY: a weight of the filter, as the row meets one.
+                            let weight =
+                                simd.splat(unsafe { *weights.wrapping_sub(row * step * wide).wrapping_add(x) });
+                            for v in 0..VECTORS {
+                                sums[row][v] = simd.mul_add(weight, pixels[v], sums[row][v]);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        for (y, sums) in ys.zip(sums) {
+            let out = &mut self.out[y * self.wide..][first..self.wide];
+            for (sum, out) in sums.into_iter().zip(out.chunks_mut(S::LANES)) {
+                match out.len() == S::LANES {
+                    true => simd.store(sum, out),
+                    false => simd.store_partial(sum, out),
+                }
             }
         }
     }
@@ -404,6 +573,13 @@ mod tests {
             ([14, 14], [3, 3], [2, 2], [1, 1], [1, 1], [7, 7]),
             ([6, 9], [1, 1], [2, 2], [1, 1], [0, 0], [3, 5]),
             ([7, 5], [3, 2], [4, 2], [2, 4], [1, 3], [2, 4]),
+            ([9, 90], [4, 3], [1, 1], [1, 1], [2, 1], [10, 90]),
+            ([9, 75], [3, 3], [2, 2], [1, 1], [1, 1], [5, 38]),
+            ([6, 76], [2, 4], [3, 2], [1, 1], [0, 2], [2, 39]),
+            ([1, 100], [1, 5], [1, 2], [1, 1], [0, 3], [1, 51]),
+            ([1, 90], [1, 3], [1, 1], [1, 4], [0, 4], [1, 90]),
+            ([1, 9], [1, 4], [1, 2], [1, 1], [0, 30], [1, 34]),
+            ([1, 120], [1, 10], [1, 5], [1, 1], [0, 0], [1, 23]),
         ] {
             for (channels, outputs) in [(1, 1), (1, 7), (2, 16), (3, 31)] {
                 let window = Window { size, strides: [size[1], 1], out_cols: out[1], filter, step, dilation, padding };
@@ -425,25 +601,44 @@ mod tests {
                     }
                     sum
                 };
-                for isa in Isa::available() {
-                    let planes = Planes::new(window.clone(), channels, out[0]);
-                    let mut weights = vec![f32::NAN; outputs * planes.depth()];
-                    pack_filter(isa, [outputs, planes.depth()], weight, &mut weights);
+                // Signals are cut into columns.
+                let most = if out[0] == 1 { 20 } else { out[1] };
+                let columns = (0..out[1]).step_by(most).map(|first| (first, most.min(out[1] - first)));
+                for (isa, (first, wide)) in
+                    Isa::available().into_iter().flat_map(|isa| columns.clone().map(move |columns| (isa, columns)))
+                {
+                    let planes = Planes::new(Window { out_cols: most, ..window.clone() }, channels, out[0]);
+                    let depth = planes.depth();
+                    let mut packed = vec![f32::NAN; outputs * depth];
+                    pack_filter(isa, [outputs, depth], weight, &mut packed);
                     for rows in [0..out[0], out[0] - 1..out[0]] {
-                        let (mut copied, pixels) = (vec![f32::NAN; planes.copied_len()], planes.pixels(rows.len()));
-                        planes.fill(isa, &image, plane, rows.clone(), &mut copied);
+                        let mut image_copy = vec![f32::NAN; planes.copied_len()];
+                        planes.fill(isa, (&image, plane), (rows.clone(), first), &mut image_copy);
+                        let (planes, image) = (&planes, &image_copy);
+                        let expect = |got: &[f32], output: usize| {
+                            for (i, got) in got.iter().enumerate() {
+                                let (y, x) = (rows.start + i / wide, first + i % wide);
+                                let exact = exact(output, y, x) + 3.0 + output as f32;
+                                assert_eq!(*got, exact, "{isa:?}, {window:?}, {output}, {y}, {x}");
+                            }
+                        };
+                        for output in (0..outputs).filter(|_| planes.has_adjacent_rows()) {
+                            let weights: Vec<_> = (0..depth).map(|k| weight(output, k)).collect();
+                            let (weights, bias) = (&weights, 3.0 + output as f32);
+                            let mut out = vec![f32::NAN; rows.len() * wide];
+                            isa.run(Rows { planes, image, weights, bias, wide, out: &mut out });
+                            expect(&out, output);
+                        }
+                        let pixels = planes.pixels(rows.len());
                         blocks(isa, outputs, |block| {
                             let mut sums = vec![f32::NAN; block.len() * Sums::stride(pixels)];
-                            let (image, outputs, weights) =
-                                (&copied, block.len(), &weights[block.start * planes.depth()..]);
-                            isa.run(Sums { planes: &planes, image, weights, outputs, pixels, out: &mut sums });
+                            let (outputs, weights) = (block.len(), &packed[block.start * depth..]);
+                            let bias = std::array::from_fn(|i| 3.0 + (block.start + i) as f32);
+                            isa.run(Sums { planes, image, weights, outputs, bias, pixels, out: &mut sums });
                             for (sums, output) in sums.chunks_exact(Sums::stride(pixels)).zip(block) {
-                                let mut got = vec![f32::NAN; rows.len() * out[1]];
-                                copy_rows(isa, sums, planes.row_stride(), out[1], &mut got);
-                                for (i, got) in got.iter().enumerate() {
-                                    let (y, x) = (rows.start + i / out[1], i % out[1]);
-                                    assert_eq!(*got, exact(output, y, x), "{isa:?}, {window:?}, {output}, {y}, {x}");
-                                }
+                                let mut got = vec![f32::NAN; rows.len() * wide];
+                                copy_rows(isa, sums, planes.row_stride(), wide, &mut got);
+                                expect(&got, output);
                             }
                         });
                     }

@@ -2,11 +2,13 @@
 //!
 //! Multiplies each row of the filter with the input pixels, and adds the results to the output where the columns of the
 //! filter map them: no product is wasted on zeros between input elements, and every output is a single sum in the order
-//! of the filter. If taps do not overlap ([`Disjoint`]), there is nothing to add.
+//! of the filter. If taps do not overlap ([`Disjoint`]), there is nothing to add; with channels first, constant filters
+//! whose taps are spread evenly are [`Phases`].
 
 use super::Env;
 use super::convolution::ConvTranspose2dShape;
 use super::disjoint::Disjoint;
+use super::phases::Phases;
 use crate::cpu::kernels::float::Floats;
 use crate::cpu::product::columns::Columns;
 use crate::cpu::product::finish::Tail;
@@ -93,6 +95,8 @@ pub struct ConvTranspose2dStep {
     packed: Vec<Panels>,
     /// The method for a constant filter with taps that do not overlap.
     disjoint: Option<Disjoint>,
+    /// The method for a constant filter with channels first and as many taps in each phase of the output.
+    phases: Option<Box<Phases>>,
     /// How the output is cut: with channels last, the rows and columns of an image, otherwise the channels of a group
     /// and the pixels.
     grid: Grid,
@@ -129,9 +133,14 @@ impl ConvTranspose2dStep {
         };
         let pixels = (SUMS / (group * wide).max(1)).clamp(1, MAX_PIXELS);
         let grid = grid(&shape, threads);
-        let (packed, disjoint) = (Vec::new(), None);
-        let mut step = ConvTranspose2dStep { shape, isa, threads, filter: matrix, packed, disjoint, grid, pixels };
+        let (packed, disjoint, phases) = (Vec::new(), None, None);
+        let mut step =
+            ConvTranspose2dStep { shape, isa, threads, filter: matrix, packed, disjoint, phases, grid, pixels };
         if let Some(filter) = filter {
+            if Phases::fits(&step.shape) {
+                step.phases = Some(Box::new(Phases::new(isa, threads, &step.shape, filter)?));
+                return Ok(step);
+            }
             step.packed = step.prepack(filter)?;
             step.disjoint = Disjoint::fits(&step.shape).then(|| Disjoint::new(isa, threads, &step.shape));
         }
@@ -142,13 +151,14 @@ impl ConvTranspose2dStep {
     #[must_use]
     pub fn resize(&mut self, shape: ConvTranspose2dShape) -> bool {
         let of_filter = |shape: &ConvTranspose2dShape| {
-            let ConvTranspose2dShape { groups, channels, filter, channels_last, layout, .. } = *shape;
-            (groups, channels, filter, channels_last, layout, Disjoint::fits(shape))
+            let ConvTranspose2dShape { groups, channels, filter, strides, channels_last, layout, .. } = *shape;
+            (groups, channels, filter, strides, channels_last, layout, Disjoint::fits(shape), Phases::fits(shape))
         };
         let fits = of_filter(&shape) == of_filter(&self.shape);
         if fits {
             self.grid = grid(&shape, self.threads);
             self.disjoint.iter_mut().for_each(|disjoint| disjoint.resize(&shape));
+            self.phases.iter_mut().for_each(|phases| phases.resize(&shape));
             self.shape = shape;
         }
         fits
@@ -189,18 +199,25 @@ impl ConvTranspose2dStep {
 
     /// Scratch length in `f32` elements that [`run`](Self::run) needs.
     pub fn scratch_len(&self) -> usize {
-        let slots = || self.slot_parts().iter().sum::<usize>().next_multiple_of(16) * self.threads;
-        self.disjoint.as_ref().map_or_else(slots, Disjoint::scratch_len)
+        match (&self.disjoint, &self.phases) {
+            (Some(disjoint), _) => disjoint.scratch_len(),
+            (_, Some(phases)) => phases.scratch_len(&self.shape),
+            _ => self.slot_parts().iter().sum::<usize>().next_multiple_of(16) * self.threads,
+        }
     }
 
     /// The buffers of the packed filter.
     pub fn packed(&self) -> impl Iterator<Item = &Arc<Buffer>> {
-        self.packed.iter().map(Panels::buffer)
+        self.packed.iter().map(Panels::buffer).chain(self.phases.iter().map(|phases| &phases.weights))
     }
 
     /// The kernel name.
     pub fn kernel(&self) -> &'static str {
-        if self.disjoint.is_some() { "convTranspose2d gemm" } else { "convTranspose2d taps" }
+        match (&self.disjoint, &self.phases) {
+            (Some(_), _) => "convTranspose2d gemm",
+            (_, Some(_)) => "convTranspose2d direct",
+            _ => "convTranspose2d taps",
+        }
     }
 
     /// Computes the transposed convolution of the input with the filter, which is not read if it is packed; `bias` has
@@ -221,6 +238,9 @@ impl ConvTranspose2dStep {
         let input = input.expect("the input of a convolution");
         if let Some(disjoint) = &self.disjoint {
             return disjoint.run(env, (input, &self.packed), bias, tail, out, scratch);
+        }
+        if let Some(phases) = &self.phases {
+            return phases.run(env, &self.shape, (input, bias), tail, out, scratch);
         }
         TapCall { step: self, input, filter, bias, tail }.run(env, out, scratch);
     }
@@ -562,6 +582,10 @@ mod tests {
             // Taps that do not overlap.
             shape(1, [3, 35], [5, 6], [2, 2], [2, 2], [1, 1], [0; 4], 0),
             shape(1, [130, 5], [3, 7], [1, 3], [1, 3], [1, 1], [0; 4], 0),
+            // Phases with as many taps each, of which padding cuts some off.
+            shape(5, [1, 1], [7, 19], [8, 8], [4, 4], [1, 1], [2; 4], 0),
+            shape(2, [2, 3], [6, 9], [4, 6], [2, 3], [1, 1], [3, 1, 4, 2], 1),
+            shape(1, [1, 1], [2, 2], [6, 2], [2, 2], [1, 1], [5, 4, 1, 0], 0),
             // Phases without any tap.
             shape(1, [2, 33], [3, 4], [1, 2], [3, 3], [1, 1], [0; 4], 2),
             shape(3, [1, 1], [4, 3], [3, 2], [2, 3], [2, 3], [1, 2, 3, 0], 1),

@@ -18,6 +18,7 @@ pub mod gru;
 pub mod lstm;
 pub mod matmul;
 pub mod normalization;
+mod phases;
 pub mod pool2d;
 pub mod quantize;
 pub mod quantized;

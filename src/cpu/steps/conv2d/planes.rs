@@ -2,21 +2,12 @@
 
 use super::super::Env;
 use super::shape::{Call, Conv2dShape};
-use crate::cpu::kernels::planes::{Planes, Sums, blocks, copy_rows, most_outputs, pack_filter};
-use crate::cpu::product::finish::{Addend, ProductEpilogue};
+use crate::cpu::kernels::planes::{Planes, Rows, Sums, Window, blocks, copy_rows, most_outputs, pack_filter};
 use crate::cpu::schedule::partition::{Cut, Grid};
 use crate::cpu::schedule::tiles::{Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::memory::{Buffer, elements};
 use std::sync::Arc;
-
-/// Floats of copied planes, 96 KiB: with the sums of a few channels, a share of the second-level cache. More only where
-/// few rows fit, as the rows under a filter are copied for each strip.
-const COPIED: usize = 24 << 10;
-const MOST_COPIED: usize = 4 * COPIED;
-
-/// Rows of a strip for which they may be more.
-const MIN_ROWS: usize = 4;
 
 /// Minimum pixels of a strip of an image, for which all weights are read: fewer are left to products.
 const MIN_PIXELS: usize = 96;
@@ -29,9 +20,11 @@ pub(super) struct DirectPlanes {
     isa: Isa,
     threads: usize,
     planes: Planes,
-    /// How the output rows of an image are cut.
+    /// The most output rows of a strip.
+    rows: usize,
+    /// How the output rows of an image are cut; a single row is cut into columns.
     strips: Cut,
-    /// How the output channels of a group are cut, into whole blocks: signals have a single row.
+    /// How the output channels of a group are cut, into whole blocks.
     outputs: Cut,
     /// The filter in the kernel's layout, once it is packed.
     pub(super) weights: Option<Arc<Buffer>>,
@@ -45,21 +38,22 @@ impl DirectPlanes {
             return None;
         }
         let window = shape.window();
-        let most = match Planes::rows_within(&window, channels, high, COPIED) {
-            0..MIN_ROWS => Planes::rows_within(&window, channels, high.min(MIN_ROWS), MOST_COPIED),
-            most => most,
+        let (count, unit, most) = match high {
+            1 => (wide, 1, Planes::most_columns(&window, channels)),
+            _ => (high, wide, Planes::most_rows(&window, channels, high)),
         };
-        let least = if most < high { MIN_PIXELS } else { MIN_WHOLE };
-        if most == 0 || (channels > 1 && most.min(high) * wide < least) {
+        let least = if most < count { MIN_PIXELS } else { MIN_WHOLE };
+        if most == 0 || (channels > 1 && most.min(count) * unit < least) {
             return None;
         }
         // About four tiles per thread.
         let spread = if threads > 1 { (4 * threads).div_ceil((shape.batches * shape.groups).max(1)) } else { 1 };
-        let most_strips = if channels > 1 { (high * wide / MIN_PIXELS).max(1) } else { high };
-        let strips = Cut::new(high, 1, spread.min(most_strips).max(high.div_ceil(most)));
+        let most_strips = if channels > 1 || high == 1 { (high * wide / MIN_PIXELS).max(1) } else { high };
+        let strips = Cut::new(count, 1, spread.min(most_strips).max(count.div_ceil(most)));
         let outputs = Cut::new(outputs, most_outputs(isa), spread.div_ceil(strips.parts()));
-        let planes = Planes::new(window, channels, strips.largest());
-        Some(DirectPlanes { isa, threads, planes, strips, outputs, weights: None })
+        let [rows, out_cols] = if high == 1 { [1, strips.largest()] } else { [strips.largest(), wide] };
+        let planes = Planes::new(Window { out_cols, ..window }, channels, rows);
+        Some(DirectPlanes { isa, threads, planes, rows, strips, outputs, weights: None })
     }
 
     /// Length of the filter in the kernel's layout, in floats.
@@ -82,7 +76,7 @@ impl DirectPlanes {
 
     /// Scratch lengths in floats of a thread: the copied planes, and the sums of a block of channels.
     fn slot_parts(&self) -> [usize; 2] {
-        let pixels = self.planes.pixels(self.strips.largest());
+        let pixels = self.planes.pixels(self.rows);
         [self.planes.copied_len().next_multiple_of(16), most_outputs(self.isa) * Sums::stride(pixels)]
     }
 
@@ -103,8 +97,8 @@ impl DirectPlanes {
             }
         };
         let matrices = shape.matrices();
-        let cols = Cut::new(matrices.cols, shape.output[1], self.strips.parts());
-        let grid = Grid { rows: self.outputs, cols };
+        let unit = if shape.output[0] == 1 { 1 } else { shape.output[1] };
+        let grid = Grid { rows: self.outputs, cols: self.strips.scaled(unit) };
         let work = matrices.batches * matrices.rows * matrices.cols * self.planes.depth();
         Tiles::new(out, matrices, grid).share(env.threads, work, scratch, |tile, scratch| {
             self.tile(shape, &call, weights, tile, scratch);
@@ -113,32 +107,39 @@ impl DirectPlanes {
 
     /// Computes some rows of some output channels of a group.
     fn tile(&self, shape: &Conv2dShape, call: &Call, weights: &[f32], tile: &mut Tile<f32>, scratch: &mut [f32]) {
-        let ([channels, outputs], wide, depth) = (shape.group(), shape.output[1], self.planes.depth());
+        let ([channels, outputs], depth, cols) = (shape.group(), self.planes.depth(), tile.cols.clone());
         let [for_planes, for_sums] = self.slot_parts();
         let (image, scratch) = scratch.split_at_mut(for_planes);
-        let (sums, first) = (&mut scratch[..for_sums], tile.cols.start);
-        let rows = first / wide..tile.cols.end / wide;
+        let sums = &mut scratch[..for_sums];
+        let (rows, first, wide) = match shape.output {
+            [1, _] => (0..1, cols.start, cols.len()),
+            [_, wide] => (cols.start / wide..cols.end / wide, 0, wide),
+        };
         // A group of an image follows that before it.
         let plane = shape.input[0] * shape.input[1];
         let from = &call.input[tile.batch * channels * plane..];
         let pixels = self.planes.pixels(rows.len());
-        self.planes.fill(self.isa, from, plane, rows, image);
+        self.planes.fill(self.isa, (from, plane), (rows, first), image);
         let group = tile.batch % shape.groups * outputs;
         let weights = &weights[group * depth..][..outputs * depth];
-        let addend = call.bias.map(|bias| Addend { data: &bias[group..], row_stride: 1, col_stride: 0, beta: 1.0 });
-        let epilogue = ProductEpilogue { alpha: 1.0, addend, tail: call.tail };
+        let bias = |output: usize| call.bias.and_then(|bias| bias.get(group + output)).copied().unwrap_or(0.0);
+        if outputs == 1 && self.planes.has_adjacent_rows() {
+            let (bias, offset, out) = (bias(0), tile.offset(0), tile.row(0));
+            self.isa.run(Rows { planes: &self.planes, image, weights, bias, wide, out: &mut *out });
+            return call.tail.apply(self.isa, offset, out);
+        }
         let own = tile.rows.clone();
         blocks(self.isa, outputs, |block| {
             if !own.contains(&block.start) {
                 return;
             }
             let weights = &weights[block.start * depth..block.end * depth];
-            let outputs = block.len();
-            self.isa.run(Sums { planes: &self.planes, image, weights, outputs, pixels, out: &mut *sums });
+            let (outputs, bias) = (block.len(), std::array::from_fn(|index| bias(block.start + index)));
+            self.isa.run(Sums { planes: &self.planes, image, weights, outputs, bias, pixels, out: &mut *sums });
             for (sums, output) in sums.chunks_exact(Sums::stride(pixels)).zip(block) {
                 let (offset, out) = (tile.offset(output - own.start), tile.row(output - own.start));
                 copy_rows(self.isa, sums, self.planes.row_stride(), wide, out);
-                epilogue.apply(self.isa, [output, first], offset, out);
+                call.tail.apply(self.isa, offset, out);
             }
         });
     }
