@@ -28,10 +28,10 @@ const MIN_CHANNELS: u32 = 8;
 /// three channels, several times as long. This does not hold for the pools of [`Rewrite::pools_planes`].
 const VECTOR: u32 = 16;
 
-/// Maximum size of a window, and number of strides from its first column to its last, with which float32 is pooled straight
+/// Maximum size of a window, and number of strides by which it reaches to either side, with which float32 is pooled straight
 /// from planes on all CPUs.
 const MOST_POOLED: u32 = 16;
-const MOST_STRIDES: u64 = 4;
+const MOST_STRIDES: u32 = 4;
 
 /// Maximum input channels of a convolution, and output channels of a group, that is as fast with channels first, if it
 /// is the only one: nothing else gains from the transpositions.
@@ -315,13 +315,16 @@ impl Rewrite<'_> {
         let shape = |operand: usize| node.inputs[operand].map(|id| &self.graph.descriptor(id).shape);
         match &node.op {
             Api(Op::Pool2d(op)) if op.attributes.layout == InputLayout::Nchw => {
+                let Some(id) = node.inputs[0] else { return false };
+                let image = &self.graph.descriptor(id).shape;
+                let (is_native, has_last) = (self.is_native(id), self.last.contains_key(&id));
                 // Two transpositions cost more than a global pool, or one of few channels, saves.
-                let is_native = node.inputs[0].is_some_and(|id| self.is_native(id));
-                let has_last = node.inputs[0].is_some_and(|id| self.last.contains_key(&id));
-                let least = if is_native { VECTOR } else { 2 * VECTOR };
-                (is_native || op.attributes.window_dimensions.is_some())
-                    && (has_last || !self.pools_planes(op, node))
-                    && shape(0).is_some_and(|image| image[1] >= least)
+                let is_global = op.attributes.window_dimensions.as_ref().is_none_or(|window| {
+                    let mut sizes = image[2..].iter().zip(window);
+                    sizes.all(|(&size, &window)| size <= window)
+                });
+                let stays = is_global || !has_last && self.pools_planes(op, node);
+                (is_native || !stays) && image[1] >= if is_native { VECTOR } else { 2 * VECTOR }
             }
             Api(Op::ConvTranspose2d(op)) => {
                 let [_, outputs, _, _] = op.attributes.filter_layout.axes();
@@ -332,14 +335,15 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Whether a pool reads each element about once with channels first: it takes as long as one transposition.
+    /// Whether a pool with channels first takes no longer than one transposition.
     fn pools_planes(&self, op: &Pool2d, node: &Node) -> bool {
-        let Pool2dAttributes { window_dimensions, strides, dilations, .. } = &op.attributes;
+        let Pool2dAttributes { window_dimensions, padding, strides, dilations, .. } = &op.attributes;
         let Some([height, width]) = window_dimensions.as_deref() else { return false };
         let is_float = self.graph.descriptor(node.outputs[0]).dtype == DataType::Float32;
-        let reach = u64::from(width - 1) * u64::from(dilations[1]);
-        let is_near = strides[1] <= 2 && reach <= MOST_STRIDES * u64::from(strides[1]);
-        is_float && op.kind != PoolKind::L2 && is_near && *height <= MOST_POOLED && *width <= MOST_POOLED
+        let last = Dim::from(*width - 1) * dilations[1] - padding[2];
+        let is_near = |side: Dim| side <= MOST_STRIDES * strides[1];
+        let is_small = *height <= MOST_POOLED && *width <= MOST_POOLED && strides[1] <= 2;
+        is_float && op.kind != PoolKind::L2 && is_small && is_near(padding[2]) && is_near(last)
     }
 
     /// Rewrites an operator on an image to channels last.
@@ -685,6 +689,9 @@ mod tests {
              %1 = maxPool2d %0 windowDimensions=[3, 5]
              %2 = averagePool2d %1 windowDimensions=[2, 3] strides=[2, 2] padding=[0, 0, 1, 1]
              output y = %2",
+            "%0 = input x float32 [1, 64, 8, 8]
+             %1 = averagePool2d %0 windowDimensions=[8, 8]
+             output y = %1",
             "%0 = input x float32 [1, 8, 8, 16]
              %1 = maxPool2d %0 layout=nhwc
              output y = %1",
