@@ -7,8 +7,10 @@
 //! planes fill vectors, their pixels do not.
 
 use crate::dimension::Dim;
+use crate::dtype::DataType;
 use crate::ir::{Graph, Node, Source, ValueId};
 use crate::ops::conv2d::{Conv2d, Conv2dAttributes};
+use crate::ops::pool2d::{Pool2d, Pool2dAttributes, PoolKind};
 use crate::ops::quantized::ProductKind;
 use crate::ops::reshape::Reshape;
 use crate::ops::spatial::InputLayout;
@@ -23,8 +25,13 @@ const MIN_CHANNELS: u32 = 8;
 
 /// Minimum number of channels of a pooled image, and of output channels of a group: a vector. With two of them, two
 /// transpositions and the kernel for channels last take 0.4 to 0.9 of the time of the kernel for channels first; with
-/// three channels, several times as long.
+/// three channels, several times as long. This does not hold for the pools of [`Rewrite::pools_planes`].
 const VECTOR: u32 = 16;
+
+/// Maximum size of a window, and number of strides by which it reaches to either side, with which float32 is pooled straight
+/// from planes on all CPUs.
+const MOST_POOLED: u32 = 16;
+const MOST_STRIDES: u32 = 4;
 
 /// Maximum input channels of a convolution, and output channels of a group, that is as fast with channels first, if it
 /// is the only one: nothing else gains from the transpositions. A single input channel costs less than storing any
@@ -328,11 +335,16 @@ impl Rewrite<'_> {
         let shape = |operand: usize| node.inputs[operand].map(|id| &self.graph.descriptor(id).shape);
         match &node.op {
             Api(Op::Pool2d(op)) if op.attributes.layout == InputLayout::Nchw => {
+                let Some(id) = node.inputs[0] else { return false };
+                let image = &self.graph.descriptor(id).shape;
+                let (is_native, has_last) = (self.is_native(id), self.last.contains_key(&id));
                 // Two transpositions cost more than a global pool, or one of few channels, saves.
-                let is_native = node.inputs[0].is_some_and(|id| self.is_native(id));
-                let least = if is_native { VECTOR } else { 2 * VECTOR };
-                (is_native || op.attributes.window_dimensions.is_some())
-                    && shape(0).is_some_and(|image| image[1] >= least)
+                let is_global = op.attributes.window_dimensions.as_ref().is_none_or(|window| {
+                    let mut sizes = image[2..].iter().zip(window);
+                    sizes.all(|(&size, &window)| size <= window)
+                });
+                let stays = is_global || !has_last && self.pools_planes(op, node);
+                (is_native || !stays) && image[1] >= if is_native { VECTOR } else { 2 * VECTOR }
             }
             Api(Op::ConvTranspose2d(op)) => {
                 let [_, outputs, _, _] = op.attributes.filter_layout.axes();
@@ -341,6 +353,17 @@ impl Rewrite<'_> {
             }
             _ => false,
         }
+    }
+
+    /// Whether a pool with channels first takes no longer than one transposition.
+    fn pools_planes(&self, op: &Pool2d, node: &Node) -> bool {
+        let Pool2dAttributes { window_dimensions, padding, strides, dilations, .. } = &op.attributes;
+        let Some([height, width]) = window_dimensions.as_deref() else { return false };
+        let is_float = self.graph.descriptor(node.outputs[0]).dtype == DataType::Float32;
+        let last = Dim::from(*width - 1) * dilations[1] - padding[2];
+        let is_near = |side: Dim| side <= MOST_STRIDES * strides[1];
+        let is_small = *height <= MOST_POOLED && *width <= MOST_POOLED && strides[1] <= 2;
+        is_float && op.kind != PoolKind::L2 && is_small && is_near(padding[2]) && is_near(last)
     }
 
     /// Rewrites an operator on an image to channels last.
@@ -610,7 +633,7 @@ mod tests {
              %1 = constant float32 [32, 16, 3, 3]
              %2 = conv2d %0 %1 groups=2
              %3 = sigmoid %0
-             %4 = averagePool2d %3 windowDimensions=[2, 2]
+             %4 = averagePool2d %3 windowDimensions=[6, 6]
              %5 = input z float32 [1, 3, 8, 8]
              %6 = constant float32 [3, 16, 2, 2]
              %7 = convTranspose2d %5 %6 strides=[2, 2]
@@ -624,7 +647,7 @@ mod tests {
              %4 = conv2d %2 %3 groups=2 inputLayout=nhwc
              %5 = sigmoid %0
              %6 = transpose %5 permutation=[0, 2, 3, 1]
-             %7 = averagePool2d %6 layout=nhwc windowDimensions=[2, 2]
+             %7 = averagePool2d %6 layout=nhwc windowDimensions=[6, 6]
              %8 = transpose %1 permutation=[0, 2, 3, 1]
              %9 = constant float32 [3, 16, 2, 2]
              %10 = convTranspose2d %8 %9 inputLayout=nhwc strides=[2, 2]
@@ -691,7 +714,15 @@ mod tests {
              %1 = maxPool2d %0
              output y = %1",
             "%0 = input x float32 [1, 16, 8, 8]
-             %1 = maxPool2d %0 windowDimensions=[3, 3]
+             %1 = maxPool2d %0 windowDimensions=[7, 7]
+             output y = %1",
+            // Windows that are read straight from planes.
+            "%0 = input x float32 [1, 64, 8, 8]
+             %1 = maxPool2d %0 windowDimensions=[3, 5]
+             %2 = averagePool2d %1 windowDimensions=[2, 3] strides=[2, 2] padding=[0, 0, 1, 1]
+             output y = %2",
+            "%0 = input x float32 [1, 64, 8, 8]
+             %1 = averagePool2d %0 windowDimensions=[8, 8]
              output y = %1",
             "%0 = input x float32 [1, 8, 8, 16]
              %1 = maxPool2d %0 layout=nhwc

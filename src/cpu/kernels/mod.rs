@@ -15,6 +15,7 @@ pub mod normalize;
 pub mod planes;
 pub mod pool;
 pub mod pool_fold;
+pub mod pool_planes;
 pub mod reduce;
 pub mod remap;
 pub mod resample;

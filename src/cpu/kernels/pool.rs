@@ -36,8 +36,8 @@ const SLACK: usize = 64;
 
 /// The windows along one dimension.
 #[derive(Clone, Copy)]
-struct Along {
-    slide: Slide,
+pub(super) struct Along {
+    pub(super) slide: Slide,
     /// Number of windows.
     outputs: usize,
     /// Number of windows of a tile.
@@ -49,11 +49,11 @@ impl Along {
         self.slide.window as usize
     }
 
-    fn stride(&self) -> usize {
+    pub(super) fn stride(&self) -> usize {
         self.slide.stride as usize
     }
 
-    fn dilation(&self) -> usize {
+    pub(super) fn dilation(&self) -> usize {
         self.slide.dilation as usize
     }
 
@@ -108,8 +108,8 @@ struct Part {
 
 /// How windows move over images `[height, width, channels]`.
 pub struct Pooling {
-    rows: Along,
-    columns: Along,
+    pub(super) rows: Along,
+    pub(super) columns: Along,
     /// The elements that windows share runs of, along rows and columns.
     runs: [Option<usize>; 2],
     /// Channels per pixel; one in a plane.
@@ -117,10 +117,10 @@ pub struct Pooling {
     /// Elements per row of a tile.
     pitch: usize,
     /// The rows of the image under the windows of each output row: their number, and the first one.
-    taps: Vec<[usize; 2]>,
+    pub(super) taps: Vec<[usize; 2]>,
     /// Number of columns under the windows of each element of an output row, at least 1, and those of an incomplete
     /// block.
-    covered: Vec<f32>,
+    pub(super) covered: Vec<f32>,
 }
 
 impl Pooling {
@@ -141,6 +141,15 @@ impl Pooling {
 
     fn is_dense(&self) -> bool {
         self.rows.is_dense() && self.columns.is_dense()
+    }
+
+    /// Whether windows in planes reach no further than one vector of `lanes` windows to either side.
+    pub fn is_near(&self, lanes: usize) -> bool {
+        let Along { slide, .. } = self.columns;
+        let windows = [&self.rows, &self.columns].map(Along::window);
+        let side = (slide.begin as usize).max(self.columns.span().saturating_sub(slide.begin as usize + 1));
+        let is_few = windows.into_iter().all(|window| window <= DIRECT);
+        is_few && self.channels == 1 && slide.stride <= 2 && side <= lanes * self.columns.stride()
     }
 
     /// Whether all rows of a tile are folded at once: windows share runs of elements, or rows are short.
@@ -170,13 +179,13 @@ impl Pooling {
     }
 
     /// The rows of an image under `count` output rows from `y` on, and those between.
-    fn rows_under<'a, T>(&self, image: &'a [T], y: usize, count: usize) -> &'a [T] {
+    pub(super) fn rows_under<'a, T>(&self, image: &'a [T], y: usize, count: usize) -> &'a [T] {
         let part = self.rows.part(y, count, self.image_row());
         &image[part.first..][..part.count]
     }
 
     /// Elements of a row of the image.
-    fn image_row(&self) -> usize {
+    pub(super) fn image_row(&self) -> usize {
         self.columns.slide.input as usize * self.channels
     }
 
@@ -306,7 +315,7 @@ impl<T: Copy, R: PoolFold<T>> Tile<'_, T, R> {
         let shift = rows.dilation().saturating_mul(image_row);
         let fold = [columns.window(), columns.dilation().saturating_mul(channels)];
         // Vectors are folded faster than elements are gathered.
-        let is_folded = fold[0] > 1 && columns.stride() > 2 && channels == 1;
+        let is_folded = fold[0] > 1 && columns.stride() > 1 && channels == 1;
         let pass = Pass { len: (width - 1) * columns.stride() + 1, count: fold[0], shift: fold[1] };
         let taps = &self.pooling.taps[y..][..len / self.pooling.row_len()];
         for (&[count, top], line) in taps.iter().zip(self.sums.chunks_exact_mut(line)) {
@@ -380,10 +389,7 @@ impl<T: Copy, R: PoolFold<T>> Tile<'_, T, R> {
         let lines = Lines { sums, line, stride, fold, rows, columns, row_len, end };
         let out = &mut out[column..];
         match (stride, channels, fold[0]) {
-            (2, 1, 2) => lines.put::<S, T, R, 2>(simd, 2, width, out),
-            (2, 1, 3) => lines.put::<S, T, R, 2>(simd, 3, width, out),
-            (2, 1, count) => lines.put::<S, T, R, 2>(simd, count, width, out),
-            (3.., 1, _) => lines.put::<S, T, R, 0>(simd, 1, width, out),
+            (2.., 1, _) => lines.put::<S, T, R, 0>(simd, 1, width, out),
             (_, _, count) => {
                 // Neighboring windows are like more channels.
                 let len = if stride == 1 { width * channels } else { channels };
@@ -477,25 +483,18 @@ impl<S: Simd, T: Copy, R: PoolFold<T>> Blocks<R::Sum> for Ends<'_, S, T, R> {
     }
 }
 
-/// Accumulators of windows that are `STRIDE` apart, `shift` apart in each.
-struct Columns<'a, A, const STRIDE: usize> {
+/// Accumulators of neighboring windows, `shift` apart in each.
+struct Columns<'a, A> {
     sums: &'a [A],
     shift: usize,
 }
 
-impl<A: Copy, const STRIDE: usize> Blocks<A> for Columns<'_, A, STRIDE> {
+impl<A: Copy> Blocks<A> for Columns<'_, A> {
     #[inline(always)]
     unsafe fn block(&self, k: usize) -> [A; PUT] {
-        debug_assert!(k * self.shift + (PUT - 1) * STRIDE < self.sums.len());
+        debug_assert!(k * self.shift + PUT <= self.sums.len());
         // SAFETY: the caller guarantees that there are these accumulators.
-        let from = unsafe { self.sums.as_ptr().add(k * self.shift) };
-        // SAFETY: as above.
-        let mut of = [unsafe { *from }; PUT];
-        for (i, of) in of.iter_mut().enumerate() {
-            // SAFETY: as above.
-            *of = unsafe { *from.add(i * STRIDE) };
-        }
-        of
+        unsafe { *self.sums.as_ptr().add(k * self.shift).cast::<[A; PUT]>() }
     }
 }
 
@@ -593,8 +592,8 @@ struct Lines<'a, A> {
 }
 
 impl<A: Copy> Lines<'_, A> {
-    /// Writes `len` results per row, each of `count` accumulators, of windows `STRIDE` apart (0: as far as the lines say).
-    /// Writes blocks as far as `out` reaches.
+    /// Writes `len` results per row, each of `count` accumulators, of windows `STRIDE` apart: 1, or 0 for as far as the lines
+    /// say. Writes blocks as far as `out` reaches.
     #[inline(always)]
     fn put<S: Simd, T: Copy, R: PoolFold<T, Sum = A>, const STRIDE: usize>(
         &self,
@@ -641,7 +640,7 @@ impl<A: Copy> Lines<'_, A> {
             }
             of
         } else {
-            let blocks = Columns::<A, STRIDE> { sums: &sums[at * STRIDE..], shift };
+            let blocks = Columns { sums: &sums[at..], shift };
             // SAFETY: `put` checked that there are these accumulators.
             unsafe { fold_runs::<T, R, _>(count, &blocks) }
         };

@@ -49,6 +49,36 @@ pub trait PoolFold<T>: Copy + Sync {
     fn finish<S: Simd>(simd: S, sums: &[Self::Sum; PUT], columns: &[f32; PUT], rows: f32) -> [T; PUT];
 }
 
+/// A reduction of float32 in vectors of the CPU, the same as in blocks.
+pub trait VectorFold: PoolFold<f32, Sum = f32> {
+    /// Combines accumulators, like [`add_plain`](PoolFold::add_plain).
+    fn add_vectors<S: Simd>(simd: S, a: S::F32, b: S::F32) -> S::F32;
+    /// The results for windows that cover these numbers of columns and rows, like [`finish`](PoolFold::finish).
+    fn finish_vector<S: Simd>(simd: S, sums: S::F32, columns: S::F32, rows: S::F32) -> S::F32;
+}
+
+impl VectorFold for Average {
+    #[inline(always)]
+    fn add_vectors<S: Simd>(simd: S, a: S::F32, b: S::F32) -> S::F32 {
+        simd.add(a, b)
+    }
+    #[inline(always)]
+    fn finish_vector<S: Simd>(simd: S, sums: S::F32, columns: S::F32, rows: S::F32) -> S::F32 {
+        simd.div(sums, simd.mul(columns, rows))
+    }
+}
+
+impl VectorFold for Largest {
+    #[inline(always)]
+    fn add_vectors<S: Simd>(simd: S, a: S::F32, b: S::F32) -> S::F32 {
+        simd.max(a, b)
+    }
+    #[inline(always)]
+    fn finish_vector<S: Simd>(_: S, sums: S::F32, _: S::F32, _: S::F32) -> S::F32 {
+        sums
+    }
+}
+
 /// A stored floating-point type.
 pub trait Stored: Float {
     /// Rounds to this type.

@@ -30,6 +30,8 @@ const MIN_TURNED: usize = 8;
 
 /// Rows added to the columns at a time: the columns' sums are loaded and stored once for all of them.
 const ROWS: usize = 4;
+/// Minimum elements of rows without gaps that are added one by one.
+const STREAM: usize = 256;
 /// As often in a part.
 const ROW_GROUPS: usize = 8;
 
@@ -152,6 +154,8 @@ impl Nest {
     ) {
         let shifts = &shifts[..sums.len()];
         let (mut runs, mut is_first, mut is_last) = (self.runs(), true, false);
+        // Long rows without gaps are one stream from memory, which the CPU foresees better than several.
+        let is_stream = sums.len() >= STREAM && self.reduced.last().is_some_and(|&(_, stride)| stride == sums.len());
         let mut parts: Columns<F::Part> = [MaybeUninit::uninit(); WIDTH];
         let parts = filled(&mut parts, sums.len(), F::NONE);
         while !is_last {
@@ -163,14 +167,17 @@ impl Nest {
                     *row = &x[start + offset..][..parts.len()];
                     count += 1;
                 }
-                if count < ROWS {
+                is_last = count < ROWS;
+                if is_last || is_stream {
                     for row in &rows[..count] {
                         for ((part, &x), &shift) in parts.iter_mut().zip(*row).zip(shifts) {
                             *part = F::add(simd, *part, x, shift);
                         }
                     }
-                    is_last = true;
-                    break;
+                    if is_last {
+                        break;
+                    }
+                    continue;
                 }
                 let rows = rows.map(|row| &row[..parts.len()]);
                 for i in 0..parts.len() {

@@ -336,6 +336,9 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// `a - b`.
     fn sub(self, a: Self::F32, b: Self::F32) -> Self::F32;
 
+    /// `a / b`.
+    fn div(self, a: Self::F32, b: Self::F32) -> Self::F32;
+
     /// `a * b`.
     fn mul(self, a: Self::F32, b: Self::F32) -> Self::F32;
 
@@ -359,6 +362,40 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// Prefetches the cache line at `address`, which may be any address, to the first-level cache. Reads nothing.
     #[inline(always)]
     fn prefetch(self, _address: *const f32) {}
+
+    /// The lanes of `a` and then `b` with even numbers, and those with odd ones.
+    #[inline(always)]
+    fn evens_and_odds(self, a: Self::F32, b: Self::F32) -> [Self::F32; 2] {
+        let (mut lanes, mut halves) = ([0.0; 2 * MAX_LANES], [[0.0; MAX_LANES]; 2]);
+        self.store(a, &mut lanes);
+        self.store(b, &mut lanes[Self::LANES..]);
+        for i in 0..Self::LANES {
+            halves[0][i] = lanes[2 * i];
+            halves[1][i] = lanes[2 * i + 1];
+        }
+        halves.map(|half| self.load(&half))
+    }
+
+    /// The first `count` lanes of `v`, and the others of `other`.
+    #[inline(always)]
+    fn lanes_before(self, count: usize, v: Self::F32, other: Self::F32) -> Self::F32 {
+        let (mut lanes, mut others) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
+        self.store(v, &mut lanes);
+        self.store(other, &mut others);
+        for i in 0..Self::LANES {
+            others[i] = if i < count { lanes[i] } else { others[i] };
+        }
+        self.load(&others)
+    }
+
+    /// `LANES` lanes of `a` and then `b` from number `from` on, 0 to `LANES`.
+    #[inline(always)]
+    fn lanes_from(self, from: usize, a: Self::F32, b: Self::F32) -> Self::F32 {
+        let mut lanes = [0.0; 2 * MAX_LANES];
+        self.store(a, &mut lanes);
+        self.store(b, &mut lanes[Self::LANES..]);
+        self.load(&lanes[from.min(Self::LANES)..])
+    }
 
     /// `a * b + c`, rounded once if the level has fused multiply-add. Scalar loops that use it vectorize, and never
     /// call into the C library.
@@ -550,6 +587,7 @@ mod tests {
             assert_eq!(lanes(simd.max(va, vb)), each(&f32::max));
             assert_eq!(lanes(simd.min(va, vb)), each(&f32::min));
             assert_eq!(lanes(simd.sub(va, vb)), each(&|a, b| a - b));
+            assert_eq!(lanes(simd.div(va, vb)), each(&|a, b| a / b));
             assert_eq!(lanes(simd.mul_add(va, vb, va)), each(&|a, b| a * b + a));
             assert_eq!(lanes(simd.mul_add_lane::<0>(va, vb, va)), each(&|x, b| a[0] * b + x));
             assert_eq!(lanes(simd.mul_add_lane::<3>(va, vb, va)), each(&|x, b| a[3] * b + x));
@@ -596,6 +634,16 @@ mod tests {
             simd.transpose(&mut square);
             for (col, row) in square[..n].iter().enumerate() {
                 assert_eq!(lanes(*row), (0..n).map(|i| (i * n + col) as f32).collect::<Vec<f32>>());
+            }
+            let pairs = [&a[..], &b].concat();
+            let each = |odd: usize| pairs.iter().skip(odd).step_by(2).copied().collect::<Vec<f32>>();
+            assert_eq!(simd.evens_and_odds(va, vb).map(lanes), [each(0), each(1)]);
+            for count in 0..n + 2 {
+                let each = |i: usize| if i < count { a[i] } else { b[i] };
+                assert_eq!(lanes(simd.lanes_before(count, va, vb)), (0..n).map(each).collect::<Vec<f32>>());
+            }
+            for from in 0..=n {
+                assert_eq!(lanes(simd.lanes_from(from, va, vb)), pairs[from..from + n]);
             }
             let nan = simd.splat(f32::NAN);
             assert_eq!(lanes(simd.max(nan, va)), a);

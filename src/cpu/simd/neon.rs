@@ -60,6 +60,7 @@ unsafe impl Simd for Neon {
             vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(from.cast())));
         fn add(a: float32x4_t, b: float32x4_t) -> float32x4_t = vaddq_f32(a, b);
         fn sub(a: float32x4_t, b: float32x4_t) -> float32x4_t = vsubq_f32(a, b);
+        fn div(a: float32x4_t, b: float32x4_t) -> float32x4_t = vdivq_f32(a, b);
         fn mul(a: float32x4_t, b: float32x4_t) -> float32x4_t = vmulq_f32(a, b);
         fn mul_add(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t = vfmaq_f32(c, a, b);
         fn mul_add_lane<const LANE: i32>(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t =
@@ -68,6 +69,23 @@ unsafe impl Simd for Neon {
         fn min(a: float32x4_t, b: float32x4_t) -> float32x4_t = vbslq_f32(vcltq_f32(a, b), a, b);
         fn power_of_two(v: float32x4_t) -> float32x4_t =
             vreinterpretq_f32_s32(vshlq_n_s32::<23>(vreinterpretq_s32_f32(v)));
+    }
+
+    #[inline(always)]
+    fn evens_and_odds(self, a: float32x4_t, b: float32x4_t) -> [float32x4_t; 2] {
+        // SAFETY: `self` proves NEON.
+        unsafe { [vuzp1q_f32(a, b), vuzp2q_f32(a, b)] }
+    }
+
+    #[inline(always)]
+    fn lanes_from(self, from: usize, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        const BYTES: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+        // SAFETY: `self` proves NEON.
+        unsafe {
+            let bytes = vaddq_u8(vld1q_u8(BYTES.as_ptr()), vdupq_n_u8(4 * from as u8));
+            let table = uint8x16x2_t(vreinterpretq_u8_f32(a), vreinterpretq_u8_f32(b));
+            vreinterpretq_f32_u8(vqtbl2q_u8(table, bytes))
+        }
     }
 
     #[inline(always)]

@@ -65,6 +65,11 @@ unsafe impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn div(self, a: F32x4, b: F32x4) -> F32x4 {
+        zip(a, b, |a, b| a / b)
+    }
+
+    #[inline(always)]
     fn mul(self, a: F32x4, b: F32x4) -> F32x4 {
         zip(a, b, |a, b| a * b)
     }

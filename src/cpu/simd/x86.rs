@@ -78,12 +78,40 @@ unsafe impl Simd for Avx2 {
             _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()))));
         fn add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
         fn sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
+        fn div(a: __m256, b: __m256) -> __m256 = _mm256_div_ps(a, b);
         fn mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
         fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
         fn max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
         fn min(a: __m256, b: __m256) -> __m256 = _mm256_min_ps(a, b);
         fn mul_add_scalar(a: f32, b: f32, c: f32) -> f32 = fused(a, b, c);
         fn power_of_two(v: __m256) -> __m256 = _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_castps_si256(v)));
+    }
+
+    #[inline(always)]
+    fn evens_and_odds(self, a: __m256, b: __m256) -> [__m256; 2] {
+        // SAFETY: `self` proves AVX2.
+        unsafe {
+            // By quarters: those of `a` and `b` in turns.
+            let halves = [_mm256_shuffle_ps::<0x88>(a, b), _mm256_shuffle_ps::<0xdd>(a, b)];
+            halves.map(|half| _mm256_castpd_ps(_mm256_permute4x64_pd::<0xd8>(_mm256_castps_pd(half))))
+        }
+    }
+
+    #[inline(always)]
+    fn lanes_before(self, count: usize, v: __m256, other: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_blendv_ps(other, v, _mm256_castsi256_ps(self.mask(count))) }
+    }
+
+    #[inline(always)]
+    fn lanes_from(self, from: usize, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX2.
+        unsafe {
+            // Only the lowest 3 bits of an index count.
+            let lanes = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(from as i32));
+            let [a, b] = [a, b].map(|v| _mm256_permutevar8x32_ps(v, lanes));
+            self.lanes_before(8 - from, a, b)
+        }
     }
 
     #[inline(always)]
@@ -218,12 +246,38 @@ unsafe impl Simd for Avx512 {
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()))));
         fn add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
         fn sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
+        fn div(a: __m512, b: __m512) -> __m512 = _mm512_div_ps(a, b);
         fn mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
         fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
         fn max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
         fn min(a: __m512, b: __m512) -> __m512 = _mm512_min_ps(a, b);
         fn mul_add_scalar(a: f32, b: f32, c: f32) -> f32 = fused(a, b, c);
         fn power_of_two(v: __m512) -> __m512 = _mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_castps_si512(v)));
+    }
+
+    #[inline(always)]
+    fn evens_and_odds(self, a: __m512, b: __m512) -> [__m512; 2] {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe {
+            let evens = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odds = _mm512_or_si512(evens, _mm512_set1_epi32(1));
+            [_mm512_permutex2var_ps(a, evens, b), _mm512_permutex2var_ps(a, odds, b)]
+        }
+    }
+
+    #[inline(always)]
+    fn lanes_before(self, count: usize, v: __m512, other: __m512) -> __m512 {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_mask_blend_ps(self.mask(count), other, v) }
+    }
+
+    #[inline(always)]
+    fn lanes_from(self, from: usize, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe {
+            let all = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            _mm512_permutex2var_ps(a, _mm512_add_epi32(all, _mm512_set1_epi32(from as i32)), b)
+        }
     }
 
     #[inline(always)]

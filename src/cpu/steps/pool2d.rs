@@ -3,7 +3,8 @@
 use super::reduce::ReduceStep;
 use super::{Env, Run};
 use crate::cpu::kernels::pool::{PoolRows, Pooling, pool_windows};
-use crate::cpu::kernels::pool_fold::{Average, Largest, Norm, PoolFold};
+use crate::cpu::kernels::pool_fold::{Average, Largest, Norm, PoolFold, VectorFold};
+use crate::cpu::kernels::pool_planes::PoolPlane;
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::for_each_chunk_with;
 use crate::cpu::step::Step;
@@ -14,6 +15,7 @@ use crate::ops::reduce::{Reduce, ReduceAttributes, ReduceKind};
 use crate::ops::spatial::InputLayout;
 use crate::shape::Descriptor;
 use half::f16;
+use std::marker::PhantomData;
 
 /// `averagePool2d()`, `l2Pool2d()` and `maxPool2d()`.
 pub struct Pool2dStep {
@@ -55,14 +57,14 @@ pub fn step(op: &Pool2d, input: &Descriptor, output: &Descriptor) -> Step {
 }
 
 impl Pool2dStep {
-    /// One unit of work is a row of an output image. Planes are images of one channel. `pool` computes rows of an image from
-    /// one on.
+    /// One unit of work is a row of an output image. Planes are images of one channel. `pool` computes rows from one on of the
+    /// image that starts at an element of the input.
     fn each<T: Element, A: Send>(
         &self,
         env: &Env,
         scratch: &mut [A],
         io: &mut Io,
-        pool: impl Fn(&[T], usize, &mut [T], &mut [A]) + Sync,
+        pool: impl Fn(&[T], usize, usize, &mut [T], &mut [A]) + Sync,
     ) {
         let (input, out) = (io.input(0), io.output());
         let (row_len, rows, cost) = (self.pooling.row_len(), self.pooling.rows(), self.pooling.cost());
@@ -71,7 +73,7 @@ impl Pool2dStep {
                 let (image, first) = (row / rows, row % rows);
                 let count = (rows - first).min(out.len() / row_len);
                 let (now, rest) = out.split_at_mut(count * row_len);
-                pool(&input[image * self.image..], first, now, scratch);
+                pool(input, image * self.image, first, now, scratch);
                 (row, out) = (row + count, rest);
             }
         });
@@ -79,14 +81,26 @@ impl Pool2dStep {
 
     /// Folds vectors of elements.
     fn fold<T: Element, R: PoolFold<T>>(&self, env: &Env, scratch: &mut [R::Sum], io: &mut Io) {
-        self.each(env, scratch, io, |image, first, out, scratch| {
-            env.isa.run(PoolRows::<T, R> { pooling: &self.pooling, image, first, out, scratch });
+        self.each(env, scratch, io, |input, start, first, out, scratch| {
+            env.isa.run(PoolRows::<T, R> { pooling: &self.pooling, image: &input[start..], first, out, scratch });
+        });
+    }
+
+    /// Folds float32: vectors of planes where they are, if windows are near each other.
+    fn floats<R: VectorFold>(&self, env: &Env, io: &mut Io) {
+        if !self.pooling.is_near(env.isa.lanes()) {
+            return self.fold::<f32, R>(env, io.scratch(), io);
+        }
+        self.each(env, &mut [(); 0], io, |input, start, first, out, _| {
+            env.isa.run(PoolPlane::<R> { pooling: &self.pooling, input, start, first, out, fold: PhantomData });
         });
     }
 
     /// Folds windows one by one: less code for what is rare.
     fn windows<T: Element, R: PoolFold<T>>(&self, env: &Env, io: &mut Io) {
-        self.each(env, &mut [(); 0], io, |image, first, out, _| pool_windows::<T, R>(&self.pooling, image, first, out));
+        self.each(env, &mut [(); 0], io, |input, start, first, out, _| {
+            pool_windows::<T, R>(&self.pooling, &input[start..], first, out);
+        });
     }
 
     /// Bytes of an accumulator of vectors.
@@ -115,9 +129,9 @@ impl Run for Pool2dStep {
 
     fn run(&self, env: &Env, io: &mut Io) {
         match (self.kind, self.dtype) {
-            (PoolKind::Average, DataType::Float32) => self.fold::<f32, Average>(env, io.scratch(), io),
+            (PoolKind::Average, DataType::Float32) => self.floats::<Average>(env, io),
             (PoolKind::Average, DataType::Float16) => self.fold::<f16, Average>(env, io.scratch(), io),
-            (PoolKind::Max, DataType::Float32) => self.fold::<f32, Largest>(env, io.scratch(), io),
+            (PoolKind::Max, DataType::Float32) => self.floats::<Largest>(env, io),
             (PoolKind::Max, DataType::Float16) => self.fold::<f16, Largest>(env, io.scratch_i16(), io),
             (PoolKind::Max, DataType::Int8) => self.fold::<i8, Largest>(env, io.scratch(), io),
             (PoolKind::Max, DataType::Uint8) => self.fold::<u8, Largest>(env, io.scratch(), io),
@@ -202,6 +216,34 @@ mod tests {
             check(&graph("maxPool2d", "float16", [1, 40, 41, 39], &options), Tolerance::EXACT);
             check(&graph("averagePool2d", "float16", [1, 40, 41, 39], &options), AVERAGED);
             check(&graph("l2Pool2d", "float32", [1, 40, 41, 39], &format!("layout={layout}")), ROUNDED);
+        }
+    }
+
+    #[test]
+    fn windows_near_each_other_in_planes() {
+        // Widths around those of vectors, windows and padding up to what they reach, and beyond.
+        for width in [1, 4, 5, 8, 9, 15, 16, 17, 31, 32, 33, 47, 64, 65] {
+            for (window, stride, [begin, end]) in [
+                ("[3, 3]", "[1, 1]", [1, 1]),
+                ("[2, 2]", "[2, 2]", [0, 1]),
+                ("[3, 3]", "[2, 2]", [1, 1]),
+                ("[1, 3]", "[1, 2]", [0, 2]),
+                ("[2, 5]", "[3, 2]", [3, 9]),
+                ("[1, 1]", "[2, 1]", [0, 0]),
+                ("[5, 9]", "[1, 1]", [4, 4]),
+                ("[4, 16]", "[2, 1]", [8, 7]),
+                ("[4, 16]", "[2, 2]", [15, 40]),
+            ] {
+                let options = format!("windowDimensions={window} strides={stride} padding=[2, 1, {begin}, {end}]");
+                for pool in ["averagePool2d", "maxPool2d"] {
+                    // Dilated windows may be larger than the image.
+                    check(&graph(pool, "float32", [2, 3, 7, width], &options), tolerance(pool));
+                    if width > 30 {
+                        let dilated = format!("{options} dilations=[2, 2]");
+                        check(&graph(pool, "float32", [2, 3, 7, width], &dilated), tolerance(pool));
+                    }
+                }
+            }
         }
     }
 
