@@ -212,21 +212,31 @@ impl Kernel for Fill<'_> {
                 // Faster than filling the few elements at the ends of each row.
                 parts.fill(0.0);
                 let ys = p.inside(0, rows.start, down, rows.len() + w.reach(0));
-                let row = |y: usize| &image[((rows.start + y) * w.step[0] + down - w.padding[0]) * w.strides[0]..];
+                if ys.is_empty() {
+                    continue;
+                }
+                let above = ((rows.start + ys.start) * w.step[0] + down - w.padding[0]) * w.strides[0];
+                let lines = image[above..].chunks(w.step[0] * w.strides[0]).take(ys.len());
                 if let ([(even, from), (odd, next)], 2) = (&columns[..], hop)
                     && from.abs_diff(*next) == 1
                 {
                     let (parts, others) = parts.split_at_mut(high * wide);
-                    for y in ys {
-                        let (even, odd) = (&mut parts[y * wide..][even.clone()], &mut others[y * wide..][odd.clone()]);
-                        let [even, odd] = if from < next { [even, odd] } else { [odd, even] };
-                        split(simd, &row(y)[(*from.min(next)).min(w.size[1])..w.size[1]], even, odd);
+                    let [mut even, mut odd] = [(parts, even), (others, odd)];
+                    if next < from {
+                        std::mem::swap(&mut even, &mut odd);
+                    }
+                    let first = (*from.min(next)).min(w.size[1]);
+                    let [even_rows, odd_rows] =
+                        [even.0, odd.0].map(|part| part[ys.start * wide..].chunks_exact_mut(wide));
+                    for ((line, part), other) in lines.zip(even_rows).zip(odd_rows) {
+                        split(simd, &line[first..w.size[1]], &mut part[even.1.clone()], &mut other[odd.1.clone()]);
                     }
                     continue;
                 }
                 for ((xs, from), part) in columns.iter().zip(parts.chunks_exact_mut(high * wide)) {
-                    for y in ys.clone().filter(|_| !xs.is_empty()) {
-                        gather(simd, &row(y)[*from..], hop, &mut part[y * wide..][xs.clone()]);
+                    let rows = part[ys.start * wide..].chunks_exact_mut(wide);
+                    for (line, part) in lines.clone().zip(rows).filter(|_| !xs.is_empty()) {
+                        gather(simd, &line[*from..], hop, &mut part[xs.clone()]);
                     }
                 }
             }
@@ -246,19 +256,23 @@ fn split<S: Simd>(simd: S, row: &[f32], even: &mut [f32], odd: &mut [f32]) {
         }
         sides.map(|side| simd.load(&side))
     };
-    let (len, mut at) = (even.len().min(odd.len()), 0);
-    while at < len && S::LANES <= len {
-        // The last vectors overlap those before them instead of being shorter.
-        at = at.min(len - S::LANES);
-        let [first, second] = unzip(simd.load(&row[2 * at..]), simd.load(&row[2 * at + S::LANES..]));
-        simd.store(first, &mut even[at..]);
-        simd.store(second, &mut odd[at..]);
-        at += S::LANES;
+    let len = even.len().min(odd.len());
+    let pairs = row.chunks_exact(2 * S::LANES);
+    for ((from, even), odd) in pairs.zip(even.chunks_exact_mut(S::LANES)).zip(odd.chunks_exact_mut(S::LANES)) {
+        let [first, second] = unzip(simd.load(from), simd.load(&from[S::LANES..]));
+        simd.store(first, even);
+        simd.store(second, odd);
     }
-    if at < len {
+    if len < S::LANES {
         let [first, second] = unzip(simd.load_partial(row), simd.load_partial(&row[row.len().min(S::LANES)..]));
         simd.store_partial(first, even);
         simd.store_partial(second, odd);
+    } else if !len.is_multiple_of(S::LANES) {
+        // The last vectors overlap those before them instead of being shorter.
+        let at = len - S::LANES;
+        let [first, second] = unzip(simd.load(&row[2 * at..]), simd.load(&row[2 * at + S::LANES..]));
+        simd.store(first, &mut even[at..]);
+        simd.store(second, &mut odd[at..]);
     }
     // One side may have another element.
     even.iter_mut().enumerate().skip(len).for_each(|(i, x)| *x = row[2 * i]);
