@@ -456,6 +456,8 @@ pub struct Rows<'a> {
     pub weights: &'a [f32],
     /// The start of each sum.
     pub bias: f32,
+    /// Columns of the output: those of the planes, or fewer.
+    pub wide: usize,
     /// `[row][column]`
     pub out: &'a mut [f32],
 }
@@ -470,7 +472,7 @@ impl Kernel for Rows<'_> {
     fn run<S: Simd>(mut self, simd: S) {
         // Others have no code for it.
         assert!(S::LANES == MAX_LANES && self.planes.window.step[0] == 1 && self.planes.window.dilation[0] == 1);
-        let (p, wide) = (self.planes, self.planes.window.out_cols);
+        let (p, wide) = (self.planes, self.wide);
         let (rows, vectors) = (self.out.len() / wide, wide.div_ceil(S::LANES));
         let reach = p.places.iter().max().map_or(0, |place| place + rows * p.part[1] - p.part[1] + vectors * S::LANES);
         assert!(self.image.len() >= reach && self.weights.len() >= p.places.len());
@@ -529,9 +531,8 @@ impl Rows<'_> {
                 }
             }
         }
-        let wide = p.window.out_cols;
         for (y, sums) in ys.zip(sums) {
-            let out = &mut self.out[y * wide..][first..wide];
+            let out = &mut self.out[y * self.wide..][first..self.wide];
             for (sum, out) in sums.into_iter().zip(out.chunks_mut(S::LANES)) {
                 match out.len() == S::LANES {
                     true => simd.store(sum, out),
@@ -588,6 +589,7 @@ mod tests {
             ([1, 90], [1, 3], [1, 1], [1, 4], [0, 4], [1, 90]),
             ([1, 9], [1, 4], [1, 2], [1, 1], [0, 30], [1, 34]),
             ([1, 120], [1, 10], [1, 5], [1, 1], [0, 0], [1, 23]),
+            ([2, 50], [3, 3], [1, 1], [1, 1], [1, 1], [1, 50]),
         ] {
             for (channels, outputs) in [(1, 1), (1, 7), (2, 16), (3, 31)] {
                 let window = Window { size, strides: [size[1], 1], out_cols: out[1], filter, step, dilation, padding };
@@ -634,7 +636,7 @@ mod tests {
                             let weights: Vec<_> = (0..depth).map(|k| weight(output, k)).collect();
                             let (weights, bias) = (&weights, 3.0 + output as f32);
                             let mut out = vec![f32::NAN; rows.len() * wide];
-                            isa.run(Rows { planes, image, weights, bias, out: &mut out });
+                            isa.run(Rows { planes, image, weights, bias, wide, out: &mut out });
                             expect(&out, output);
                         }
                         let pixels = planes.pixels(rows.len());

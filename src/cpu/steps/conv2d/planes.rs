@@ -125,7 +125,7 @@ impl DirectPlanes {
         let bias = |output: usize| call.bias.and_then(|bias| bias.get(group + output)).copied().unwrap_or(0.0);
         if outputs == 1 && self.planes.suits_rows(self.isa) {
             let (bias, offset, out) = (bias(0), tile.offset(0), tile.row(0));
-            self.isa.run(Rows { planes: &self.planes, image, weights, bias, out: &mut *out });
+            self.isa.run(Rows { planes: &self.planes, image, weights, bias, wide, out: &mut *out });
             return call.tail.apply(self.isa, offset, out);
         }
         let own = tile.rows.clone();
