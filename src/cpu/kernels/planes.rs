@@ -143,9 +143,11 @@ impl Planes {
         self.channels * self.plane_len() + MAX_LANES
     }
 
-    /// Whether neighboring rows of the filter meet neighboring rows of the image, see [`Rows`].
-    pub fn has_adjacent_rows(&self) -> bool {
-        self.window.dilation[0] == 1
+    /// Whether [`Rows`] computes a single output channel, and is faster than [`Sums`]: the windows of neighboring rows
+    /// overlap, and rows fill long vectors, of which most begin in one line of the cache and end in the next one.
+    pub fn suits_rows(&self, isa: Isa) -> bool {
+        let w = &self.window;
+        isa.lanes() == MAX_LANES && w.filter[0] > 1 && w.step[0] == 1 && w.dilation[0] == 1 && w.out_cols > MAX_LANES
     }
 
     /// Channels times taps.
@@ -210,21 +212,31 @@ impl Kernel for Fill<'_> {
                 // Faster than filling the few elements at the ends of each row.
                 parts.fill(0.0);
                 let ys = p.inside(0, rows.start, down, rows.len() + w.reach(0));
-                let row = |y: usize| &image[((rows.start + y) * w.step[0] + down - w.padding[0]) * w.strides[0]..];
+                if ys.is_empty() {
+                    continue;
+                }
+                let above = ((rows.start + ys.start) * w.step[0] + down - w.padding[0]) * w.strides[0];
+                let lines = image[above..].chunks(w.step[0] * w.strides[0]).take(ys.len());
                 if let ([(even, from), (odd, next)], 2) = (&columns[..], hop)
                     && from.abs_diff(*next) == 1
                 {
                     let (parts, others) = parts.split_at_mut(high * wide);
-                    for y in ys {
-                        let (even, odd) = (&mut parts[y * wide..][even.clone()], &mut others[y * wide..][odd.clone()]);
-                        let [even, odd] = if from < next { [even, odd] } else { [odd, even] };
-                        split(simd, &row(y)[(*from.min(next)).min(w.size[1])..w.size[1]], even, odd);
+                    let [mut even, mut odd] = [(parts, even), (others, odd)];
+                    if next < from {
+                        std::mem::swap(&mut even, &mut odd);
+                    }
+                    let first = (*from.min(next)).min(w.size[1]);
+                    let [even_rows, odd_rows] =
+                        [even.0, odd.0].map(|part| part[ys.start * wide..].chunks_exact_mut(wide));
+                    for ((line, part), other) in lines.zip(even_rows).zip(odd_rows) {
+                        split(simd, &line[first..w.size[1]], &mut part[even.1.clone()], &mut other[odd.1.clone()]);
                     }
                     continue;
                 }
                 for ((xs, from), part) in columns.iter().zip(parts.chunks_exact_mut(high * wide)) {
-                    for y in ys.clone().filter(|_| !xs.is_empty()) {
-                        gather(simd, &row(y)[*from..], hop, &mut part[y * wide..][xs.clone()]);
+                    let rows = part[ys.start * wide..].chunks_exact_mut(wide);
+                    for (line, part) in lines.clone().zip(rows).filter(|_| !xs.is_empty()) {
+                        gather(simd, &line[*from..], hop, &mut part[xs.clone()]);
                     }
                 }
             }
@@ -244,19 +256,23 @@ fn split<S: Simd>(simd: S, row: &[f32], even: &mut [f32], odd: &mut [f32]) {
         }
         sides.map(|side| simd.load(&side))
     };
-    let (len, mut at) = (even.len().min(odd.len()), 0);
-    while at < len && S::LANES <= len {
-        // The last vectors overlap those before them instead of being shorter.
-        at = at.min(len - S::LANES);
-        let [first, second] = unzip(simd.load(&row[2 * at..]), simd.load(&row[2 * at + S::LANES..]));
-        simd.store(first, &mut even[at..]);
-        simd.store(second, &mut odd[at..]);
-        at += S::LANES;
+    let len = even.len().min(odd.len());
+    let pairs = row.chunks_exact(2 * S::LANES);
+    for ((from, even), odd) in pairs.zip(even.chunks_exact_mut(S::LANES)).zip(odd.chunks_exact_mut(S::LANES)) {
+        let [first, second] = unzip(simd.load(from), simd.load(&from[S::LANES..]));
+        simd.store(first, even);
+        simd.store(second, odd);
     }
-    if at < len {
+    if len < S::LANES {
         let [first, second] = unzip(simd.load_partial(row), simd.load_partial(&row[row.len().min(S::LANES)..]));
         simd.store_partial(first, even);
         simd.store_partial(second, odd);
+    } else if !len.is_multiple_of(S::LANES) {
+        // The last vectors overlap those before them instead of being shorter.
+        let at = len - S::LANES;
+        let [first, second] = unzip(simd.load(&row[2 * at..]), simd.load(&row[2 * at + S::LANES..]));
+        simd.store(first, &mut even[at..]);
+        simd.store(second, &mut odd[at..]);
     }
     // One side may have another element.
     even.iter_mut().enumerate().skip(len).for_each(|(i, x)| *x = row[2 * i]);
@@ -429,10 +445,10 @@ impl Sums<'_> {
     }
 }
 
-/// Output rows of a single channel, bias included. Registers hold the sums of pixels below each other, whose windows
-/// overlap: each vector of the image is read once for all of them.
+/// Output rows of a single channel, with the bits of [`Sums`]. Registers hold the sums of pixels below each other, whose
+/// windows overlap: each vector of the image is read once for all of them.
 pub struct Rows<'a> {
-    /// The layout of `image`, for [adjacent](Planes::has_adjacent_rows) rows of the filter.
+    /// The layout of `image`, which [suits](Planes::suits_rows).
     pub planes: &'a Planes,
     /// The output of [`Planes::fill`].
     pub image: &'a [f32],
@@ -440,7 +456,7 @@ pub struct Rows<'a> {
     pub weights: &'a [f32],
     /// The start of each sum.
     pub bias: f32,
-    /// Columns of the output.
+    /// Columns of the output: those of the planes, or fewer.
     pub wide: usize,
     /// `[row][column]`
     pub out: &'a mut [f32],
@@ -454,13 +470,14 @@ impl Kernel for Rows<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
+        // Others have no code for it.
+        assert!(S::LANES == MAX_LANES && self.planes.window.step[0] == 1 && self.planes.window.dilation[0] == 1);
         let (p, wide) = (self.planes, self.wide);
         let (rows, vectors) = (self.out.len() / wide, wide.div_ceil(S::LANES));
         let reach = p.places.iter().max().map_or(0, |place| place + rows * p.part[1] - p.part[1] + vectors * S::LANES);
-        assert!(p.has_adjacent_rows() && self.image.len() >= reach && self.weights.len() >= p.places.len());
-        let most = if S::REGISTERS >= 32 { WIDE } else { WIDE / 2 };
+        assert!(self.image.len() >= reach && self.weights.len() >= p.places.len());
         for y in (0..rows).step_by(HIGH) {
-            let (ys, mut at, mut chunks) = (y..rows.min(y + HIGH), 0, vectors.div_ceil(most));
+            let (ys, mut at, mut chunks) = (y..rows.min(y + HIGH), 0, vectors.div_ceil(WIDE));
             while chunks > 0 {
                 // Chunks as even as possible.
                 let count = (vectors - at).div_ceil(chunks);
@@ -468,9 +485,7 @@ impl Kernel for Rows<'_> {
                     ($($count:literal)*) => {
                         match count {
                             // SAFETY: the asserts above cover every element that is read; the rows are in the output.
-                            $($count if $count <= most => unsafe {
-                                self.tile::<S, $count>(simd, ys.clone(), at * S::LANES)
-                            },)*
+                            $($count => unsafe { self.tile::<S, $count>(simd, ys.clone(), at * S::LANES) },)*
                             _ => unreachable!("at most {WIDE} vectors"),
                         }
                     };
@@ -488,37 +503,29 @@ impl Rows<'_> {
     /// whole vectors; the output has the rows.
     #[inline(always)]
     unsafe fn tile<S: Simd, const VECTORS: usize>(&mut self, simd: S, ys: Range<usize>, first: usize) {
-        let (p, w) = (self.planes, &self.planes.window);
-        let ([high, wide], step, rows) = (w.filter, w.step[0], ys.len());
+        let (p, [high, wide], rows) = (self.planes, self.planes.window.filter, ys.len());
         let image = self.image.as_ptr().wrapping_add(ys.start * p.part[1] + first);
         let mut sums = [[simd.splat(self.bias); VECTORS]; HIGH];
         let weights = self.weights.chunks_exact(high * wide);
         for (places, weights) in p.places.chunks_exact(high * wide).zip(weights) {
-            for down in 0..step.min(high) {
-                // Every `step`-th row of the filter, and the rows of the part that it meets.
-                let taps = (high - down).div_ceil(step);
-                let places = &places[down * wide..][..wide];
-                for y in 0..taps + rows - 1 {
-                    let met = (y + 1).saturating_sub(taps)..rows.min(y + 1);
-                    let line = image.wrapping_add(y * p.part[1]);
-                    // Those of the uppermost row of the output; each row below meets the tap above.
-                    let weights = weights.as_ptr().wrapping_add((down + y * step) * wide);
-                    for (x, &place) in places.iter().enumerate() {
-                        let mut pixels = [simd.splat(0.0); VECTORS];
-                        for v in 0..VECTORS {
-                            // SAFETY: by the contract.
-                            pixels[v] = unsafe { simd.load_ptr(line.wrapping_add(place + v * S::LANES)) };
+            for y in 0..high + rows - 1 {
+                // The output rows above this row of the image, and the weights of the uppermost one of all.
+                let met = (y + 1).saturating_sub(high)..rows.min(y + 1);
+                let (line, weights) = (image.wrapping_add(y * p.part[1]), weights.as_ptr().wrapping_add(y * wide));
+                for (x, &place) in places[..wide].iter().enumerate() {
+                    let mut pixels = [simd.splat(0.0); VECTORS];
+                    for v in 0..VECTORS {
+                        // SAFETY: by the contract.
+                        pixels[v] = unsafe { simd.load_ptr(line.wrapping_add(place + v * S::LANES)) };
+                    }
+                    for row in 0..HIGH {
+                        if !met.contains(&row) {
+                            continue;
                         }
-                        for row in 0..HIGH {
-                            if !met.contains(&row) {
-                                continue;
-                            }
-                            // SAFETY: a weight of the filter, as the row meets one.
-                            let weight =
-                                simd.splat(unsafe { *weights.wrapping_sub(row * step * wide).wrapping_add(x) });
-                            for v in 0..VECTORS {
-                                sums[row][v] = simd.mul_add(weight, pixels[v], sums[row][v]);
-                            }
+                        // SAFETY: a weight of the filter, as the row meets one.
+                        let weight = simd.splat(unsafe { *weights.wrapping_sub(row * wide).wrapping_add(x) });
+                        for v in 0..VECTORS {
+                            sums[row][v] = simd.mul_add(weight, pixels[v], sums[row][v]);
                         }
                     }
                 }
@@ -574,12 +581,15 @@ mod tests {
             ([6, 9], [1, 1], [2, 2], [1, 1], [0, 0], [3, 5]),
             ([7, 5], [3, 2], [4, 2], [2, 4], [1, 3], [2, 4]),
             ([9, 90], [4, 3], [1, 1], [1, 1], [2, 1], [10, 90]),
+            ([6, 80], [3, 5], [1, 2], [1, 3], [1, 4], [6, 38]),
+            ([7, 17], [2, 1], [1, 1], [1, 1], [0, 0], [6, 17]),
             ([9, 75], [3, 3], [2, 2], [1, 1], [1, 1], [5, 38]),
             ([6, 76], [2, 4], [3, 2], [1, 1], [0, 2], [2, 39]),
             ([1, 100], [1, 5], [1, 2], [1, 1], [0, 3], [1, 51]),
             ([1, 90], [1, 3], [1, 1], [1, 4], [0, 4], [1, 90]),
             ([1, 9], [1, 4], [1, 2], [1, 1], [0, 30], [1, 34]),
             ([1, 120], [1, 10], [1, 5], [1, 1], [0, 0], [1, 23]),
+            ([2, 50], [3, 3], [1, 1], [1, 1], [1, 1], [1, 50]),
         ] {
             for (channels, outputs) in [(1, 1), (1, 7), (2, 16), (3, 31)] {
                 let window = Window { size, strides: [size[1], 1], out_cols: out[1], filter, step, dilation, padding };
@@ -622,7 +632,7 @@ mod tests {
                                 assert_eq!(*got, exact, "{isa:?}, {window:?}, {output}, {y}, {x}");
                             }
                         };
-                        for output in (0..outputs).filter(|_| planes.has_adjacent_rows()) {
+                        for output in (0..outputs).filter(|_| planes.suits_rows(isa)) {
                             let weights: Vec<_> = (0..depth).map(|k| weight(output, k)).collect();
                             let (weights, bias) = (&weights, 3.0 + output as f32);
                             let mut out = vec![f32::NAN; rows.len() * wide];

@@ -123,7 +123,7 @@ impl DirectPlanes {
         let group = tile.batch % shape.groups * outputs;
         let weights = &weights[group * depth..][..outputs * depth];
         let bias = |output: usize| call.bias.and_then(|bias| bias.get(group + output)).copied().unwrap_or(0.0);
-        if outputs == 1 && self.planes.has_adjacent_rows() {
+        if outputs == 1 && self.planes.suits_rows(self.isa) {
             let (bias, offset, out) = (bias(0), tile.offset(0), tile.row(0));
             self.isa.run(Rows { planes: &self.planes, image, weights, bias, wide, out: &mut *out });
             return call.tail.apply(self.isa, offset, out);

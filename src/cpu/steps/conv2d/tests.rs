@@ -139,6 +139,8 @@ fn planes_at_the_edges_of_strips_blocks_and_vectors() {
         shape([16, 6], 2, [1, 2500], [1, 7], [1, 2], [1, 1], [0, 0, 3, 3]),
         shape([5, 1], 1, [1, 1700], [1, 3], [1, 1], [1, 4], [0, 0, 8, 0]),
         shape([1, 17], 1, [1, 5000], [1, 10], [1, 5], [1, 1], [0; 4]),
+        // A single row of outputs, but not of the filter.
+        shape([3, 3], 3, [3, 1700], [3, 3], [1, 1], [1, 1], [0, 0, 1, 1]),
     ] {
         let base = base.unwrap();
         assert_ne!(Conv2dStep::new(Isa::best(), 1, base.clone(), false).kernel(), "conv2d im2col");
