@@ -501,10 +501,9 @@ fn fold_rows<S: Simd, F: Lanes>(simd: S, x: &[f32], run: usize) -> ([f32; MAX_LA
             rest = &rest[S::LANES..];
         }
         if !rest.is_empty() {
-            let mut last = [F::NEUTRAL; MAX_LANES];
-            last[..rest.len()].copy_from_slice(rest);
-            sums[1] = F::vector(simd, simd.load(&last), sums[1]);
-            special[1] = simd.mul_add(simd.load_partial(rest), zero, special[1]);
+            let last = simd.load_partial(rest);
+            sums[1] = F::vector(simd, simd.lanes_before(rest.len(), last, neutral), sums[1]);
+            special[1] = simd.mul_add(last, zero, special[1]);
         }
         *vector = F::vector(simd, sums[0], sums[1]);
     }
@@ -653,6 +652,37 @@ impl Reduction<f32> for Moments {
     }
 }
 
+/// Transposes rows of `run` elements, at most [`TURNED`], to columns.
+#[inline(always)]
+fn turn<S: Simd, T: Element>(simd: S, rows: &[T], run: usize, columns: &mut [[T; TURNED]; HALF]) {
+    if size_of::<T>() != size_of::<f32>() || align_of::<T>() != align_of::<f32>() {
+        for (r, row) in rows.chunks_exact(run).enumerate() {
+            for (column, &x) in columns.iter_mut().zip(row) {
+                column[r] = x;
+            }
+        }
+        return;
+    }
+    // SAFETY: numbers of 32 bits, of which nothing is computed.
+    let rows = unsafe { std::slice::from_raw_parts(rows.as_ptr().cast::<f32>(), rows.len()) };
+    let mut vectors = [simd.splat(0.0); MAX_LANES];
+    for first in (0..rows.len() / run).step_by(S::LANES) {
+        for left in (0..run).step_by(S::LANES) {
+            for (row, vector) in (first..).zip(&mut vectors[..S::LANES]) {
+                // What follows the row does not matter.
+                let rest = &rows[(row * run + left).min(rows.len())..];
+                *vector = if rest.len() < S::LANES { simd.load_partial(rest) } else { simd.load(rest) };
+            }
+            simd.transpose(&mut vectors);
+            for (column, &vector) in columns[left..run].iter_mut().zip(&vectors[..S::LANES]) {
+                const { assert!(TURNED.is_multiple_of(MAX_LANES)) };
+                // SAFETY: a whole vector from `first`, a multiple of its lanes below `TURNED`, on.
+                unsafe { simd.store_ptr(vector, column.as_mut_ptr().add(first).cast::<f32>()) };
+            }
+        }
+    }
+}
+
 /// Computes the outputs from `first` on, in row-major order; run by [`Isa::run`](crate::cpu::simd::Isa::run).
 pub struct Reduce<'a, T, R: Reduction<T>> {
     /// The loops.
@@ -677,11 +707,7 @@ impl<T: Element, R: Reduction<T>> Kernel for Reduce<'_, T, R> {
             let mut columns = [[T::default(); TURNED]; HALF];
             let rows = x[first * nest.run..].chunks(TURNED * nest.run);
             for (rows, out) in rows.zip(out.chunks_mut(TURNED)) {
-                for (r, row) in rows.chunks_exact(nest.run).take(out.len()).enumerate() {
-                    for (column, &x) in columns.iter_mut().zip(row) {
-                        column[r] = x;
-                    }
-                }
+                turn(simd, &rows[..out.len() * nest.run], nest.run, &mut columns);
                 reduction.many(simd, turned, columns.as_flattened(), 0, out);
             }
             return;
