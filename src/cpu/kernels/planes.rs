@@ -247,30 +247,22 @@ impl Kernel for Fill<'_> {
 /// Writes the elements at even and at odd places of a row to slices of their own, as many as these take.
 #[inline(always)]
 fn split<S: Simd>(simd: S, row: &[f32], even: &mut [f32], odd: &mut [f32]) {
-    let unzip = |low: S::F32, high: S::F32| {
-        let (mut pairs, mut sides) = ([0.0; 2 * MAX_LANES], [[0.0; MAX_LANES]; 2]);
-        simd.store(low, &mut pairs);
-        simd.store(high, &mut pairs[S::LANES..]);
-        for lane in 0..S::LANES {
-            (sides[0][lane], sides[1][lane]) = (pairs[2 * lane], pairs[2 * lane + 1]);
-        }
-        sides.map(|side| simd.load(&side))
-    };
     let len = even.len().min(odd.len());
     let pairs = row.chunks_exact(2 * S::LANES);
     for ((from, even), odd) in pairs.zip(even.chunks_exact_mut(S::LANES)).zip(odd.chunks_exact_mut(S::LANES)) {
-        let [first, second] = unzip(simd.load(from), simd.load(&from[S::LANES..]));
+        let [first, second] = simd.evens_and_odds(simd.load(from), simd.load(&from[S::LANES..]));
         simd.store(first, even);
         simd.store(second, odd);
     }
     if len < S::LANES {
-        let [first, second] = unzip(simd.load_partial(row), simd.load_partial(&row[row.len().min(S::LANES)..]));
+        let [first, second] =
+            simd.evens_and_odds(simd.load_partial(row), simd.load_partial(&row[row.len().min(S::LANES)..]));
         simd.store_partial(first, even);
         simd.store_partial(second, odd);
     } else if !len.is_multiple_of(S::LANES) {
         // The last vectors overlap those before them instead of being shorter.
         let at = len - S::LANES;
-        let [first, second] = unzip(simd.load(&row[2 * at..]), simd.load(&row[2 * at + S::LANES..]));
+        let [first, second] = simd.evens_and_odds(simd.load(&row[2 * at..]), simd.load(&row[2 * at + S::LANES..]));
         simd.store(first, &mut even[at..]);
         simd.store(second, &mut odd[at..]);
     }
