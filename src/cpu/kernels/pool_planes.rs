@@ -91,7 +91,7 @@ impl<R: VectorFold> Rows<'_, R> {
                     // The element under the first lane, counted from the block before.
                     let at = k * dilation + S::LANES * STRIDE - begin;
                     // Without an index: registers have none.
-                    let [before, here, after] = if at % STRIDE == 0 {
+                    let [before, here, after] = if at.is_multiple_of(STRIDE) {
                         blocks.map(|block| block[0])
                     } else {
                         blocks.map(|block| block[STRIDE - 1])
