@@ -719,7 +719,7 @@ mod tests {
             // Windows that are read straight from planes.
             "%0 = input x float32 [1, 64, 8, 8]
              %1 = maxPool2d %0 windowDimensions=[3, 5]
-             %2 = averagePool2d %1 windowDimensions=[2, 3] strides=[2, 2] padding=[0, 0, 1, 1]
+             %2 = averagePool2d %1 padding=[0, 0, 1, 1] strides=[2, 2] windowDimensions=[2, 3]
              output y = %2",
             "%0 = input x float32 [1, 64, 8, 8]
              %1 = averagePool2d %0 windowDimensions=[8, 8]

@@ -570,7 +570,7 @@ mod tests {
     #[test]
     fn many_places_are_blocks_of_rows_and_columns() {
         let attributes = vec![("mode", Attr::Text("linear")), ("antialias", Attr::Int(1))];
-        let graph = resize(&["1", "2", "200", "300"], &[1, 2, 100, 150], attributes).import(18, &Default::default());
+        let graph = resize(&["1", "2", "300", "450"], &[1, 2, 100, 150], attributes).import(18, &Default::default());
         let text = graph.as_ref().unwrap().to_string();
         assert_eq!([text.matches("= matmul ").count(), text.matches("= concat ").count()], [4 + 5, 2], "{text}");
         check(&graph.unwrap(), Tolerance::ulps(8).or_absolute(1e-5));
