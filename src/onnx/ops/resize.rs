@@ -8,13 +8,14 @@ use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::amount;
 use crate::ir::OperandId;
-use crate::onnx::call::{Call, Step};
+use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::resample2d::{InterpolationMode, Resample2d, between, nearest};
 use crate::shape::Descriptor;
+use std::ops::Range;
 
 /// What a plan takes for each place of an output, with few weights.
 const BYTES_PER_PLACE: usize = 128;
@@ -160,26 +161,22 @@ impl Plan {
 
     /// Like [`apply`](Self::apply), as matrix products: one for each block of places, with the elements that it needs.
     fn product(&self, call: &mut Call, x: OperandId) -> Step<OperandId> {
+        check_generated(u64::from(self.input) * self.taps.len() as u64)?;
         let places = BLOCK.max(self.taps.len().div_ceil(MAX_BLOCKS));
-        let blocks: Vec<(u32, Plan)> = self.taps.chunks(places).map(|taps| self.block(taps)).collect();
-        let needed: u32 = blocks.iter().map(|(_, block)| block.input).sum();
-        if needed as usize * 2 > self.input as usize * blocks.len() {
+        let blocks: Vec<_> = self.taps.chunks(places).map(|taps| (taps, needed(taps))).collect();
+        let total: usize = blocks.iter().map(|(_, needed)| needed.len()).sum();
+        if total * 2 > self.input as usize * blocks.len() {
             return self.dense_product(call, x);
         }
         let mut parts = Vec::with_capacity(blocks.len());
-        for (start, block) in &blocks {
-            let part = call.slice_axis(x, self.axis, *start, block.input)?;
+        for (taps, Range { start, end }) in blocks {
+            let part = call.slice_axis(x, self.axis, start, end - start)?;
+            let own = |taps: &Vec<(u32, f64)>| taps.iter().map(|&(at, weight)| (at - start, weight)).collect();
+            let taps = taps.iter().map(own).collect();
+            let block = Plan { axis: self.axis, input: end - start, taps, outside: Vec::new() };
             parts.push(block.dense_product(call, part)?);
         }
         call.concat(&parts, self.axis as u32)
-    }
-
-    /// The plan for places with these taps, and the first element that it needs.
-    fn block(&self, taps: &[Vec<(u32, f64)>]) -> (u32, Plan) {
-        let places = || taps.iter().flatten().map(|(at, _)| *at);
-        let (start, end) = (places().min().unwrap_or(0), places().max().map_or(1, |last| last + 1));
-        let taps = taps.iter().map(|taps| taps.iter().map(|&(at, weight)| (at - start, weight)).collect()).collect();
-        (start, Plan { axis: self.axis, input: end - start, taps, outside: Vec::new() })
     }
 
     fn dense_product(&self, call: &mut Call, x: OperandId) -> Step<OperandId> {
@@ -208,6 +205,12 @@ impl Plan {
         };
         call.reshape(resized, &[before, &[Dim::from(places)], after].concat())
     }
+}
+
+/// The elements that places with these taps need, and those in between.
+fn needed(taps: &[Vec<(u32, f64)>]) -> Range<u32> {
+    let places = || taps.iter().flatten().map(|(at, _)| *at);
+    places().min().unwrap_or(0)..places().max().map_or(1, |last| last + 1)
 }
 
 /// The mode of `resample2d` for elements of type `dtype`, if there is one.
