@@ -44,14 +44,9 @@ pub(super) fn most_of_quick(copies: usize) -> Duration {
 
 /// The bytes of the feeds that a run reads in the memory of its caller.
 fn lent_bytes(feeds: &[Feed]) -> usize {
-    let lent = |feed: &Feed| {
-        if let Feed::Bytes(bytes) = feed
-            && bytes.is_lent()
-        {
-            bytes.len()
-        } else {
-            0
-        }
+    let lent = |feed: &Feed| match feed {
+        Feed::Bytes(bytes) if bytes.is_lent() => bytes.len(),
+        _ => 0,
     };
     feeds.iter().map(lent).sum()
 }
@@ -132,7 +127,7 @@ pub struct Specialization {
     may_be_quick: bool,
     /// Duration of the last run in nanoseconds; `u64::MAX` before the first one.
     last_run: AtomicU64,
-    /// By how many nanoseconds runs have been longer than quick ones; each further run forgets a sixteenth.
+    /// By how many nanoseconds runs have been longer than quick ones; each quick one forgets a sixteenth.
     excess: AtomicU64,
 }
 
@@ -374,7 +369,10 @@ impl Specialization {
         let took = start.elapsed();
         self.last_run.store(took.as_nanos() as u64, Ordering::Relaxed);
         let before = self.excess.load(Ordering::Relaxed);
-        let excess = before - before / 16 + took.saturating_sub(QUICK).as_nanos() as u64;
+        let excess = match took.checked_sub(QUICK) {
+            Some(more) => before.saturating_add(more.as_nanos() as u64),
+            None => before - before / 16,
+        };
         self.excess.store(excess, Ordering::Relaxed);
     }
 
@@ -455,7 +453,8 @@ impl Specialization {
             Backend::Cpu => {
                 self.taken_caches(site, &mut results, &targets);
                 values.put(self.taken_results(results, &targets, session));
-                if room == 0 || start.elapsed() > most * ROOM_FACTOR {
+                // A run that goes on behind the graph notes its own time.
+                if self.rest.is_none() && (room == 0 || start.elapsed() > most * ROOM_FACTOR) {
                     self.ran_since(start);
                 }
                 Ok(None)

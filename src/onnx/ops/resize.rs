@@ -80,8 +80,8 @@ const UPPER: f64 = (1 << 11) as f64;
 /// Maximum number of elements per output to gather one by one; for more, the dimension becomes a matrix product.
 const MAX_GATHERED: usize = 4;
 
-/// Least number of places of a matrix product, unless there are fewer, and most products. Places next to one another need elements next to one another: of 480 that become 224,
-/// 32 places need some 75.
+/// Least number of places of a matrix product, unless there are fewer, and most products. Places next to one another need
+/// elements next to one another: of 480 that become 224, 32 places need some 75.
 const BLOCK: usize = 32;
 const MAX_BLOCKS: usize = 64;
 
