@@ -1,6 +1,7 @@
 // What the garbage collector is told of memory that models and results keep alive outside of its heap.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { isGlibc } from '../lib/platform.mjs';
 import { resultOf } from '../runtime/helpers.mjs';
 
 const WRITER = new URL('./model-writer.mjs', import.meta.url);
@@ -143,8 +144,6 @@ test('a builder counts a model from bytes that is imported, and other uses leave
   assert.ok(imported >= 64, `${imported} MiB`);
   assert.ok(built >= 64 && built < 64 + 64 + SMALL, `${built} MiB`);
 });
-
-const isGlibc = process.platform === 'linux' && /** @type {any} */ (process.report.getReport()).header.glibcVersionRuntime !== undefined;
 
 test('results take the memory of those that were collected', { skip: !isGlibc && 'other allocators have rules of their own' }, async () => {
   // Each time, 30 MiB of results that are read and dropped; V8 frees them on a thread of its own.

@@ -5,6 +5,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { temporaryFolder } from '../lib/folders.mjs';
+import { isGlibc } from '../lib/platform.mjs';
 import { runProcess } from './helpers.mjs';
 
 const PROGRAM = `
@@ -13,11 +14,6 @@ const context = await helpers.ml.createContext(helpers.GPU_WANTED);
 await context.createTensor(helpers.floats(1));
 const { gpuAdapters, gpuReason } = systemInfo();
 console.log(JSON.stringify({ gpuAdapters, gpuReason }));`;
-
-/** The loader of glibc tells which libraries it is asked for. */
-const isGlibc =
-  process.platform === 'linux' &&
-  /** @type {{ header: { glibcVersionRuntime?: string } }} */ (process.report.getReport()).header.glibcVersionRuntime !== undefined;
 
 /** Whether this machine has a file of a GPU, which Linux has for hardware only. */
 function hasDeviceFile() {
@@ -36,6 +32,7 @@ async function run(t, software) {
   return { ...JSON.parse(stdout), looked };
 }
 
+// The loader of glibc tells which libraries it is asked for.
 test('drivers are loaded only where there can be a GPU, and say nothing', { skip: !isGlibc && 'needs glibc' }, async (t) => {
   const { gpuAdapters, gpuReason, looked } = await run(t, '');
   assert.equal(looked, hasDeviceFile());

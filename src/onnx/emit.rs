@@ -225,13 +225,17 @@ impl Call<'_, '_> {
 
     /// Pads `operand` with zeros before and after it along `axis`; emits nothing for no padding.
     pub fn pad_axis<P: Into<Dim>>(&mut self, operand: OperandId, axis: usize, pads: [P; 2]) -> Step<OperandId> {
-        let [before, after] = pads.map(P::into);
-        if [before, after].iter().all(|pad| pad.is_number() && *pad == 0) {
+        let mut all = vec![[Dim::number(0); 2]; self.rank(operand)];
+        all[axis] = pads.map(P::into);
+        self.pad(operand, &all)
+    }
+
+    /// Pads `operand` with zeros before and after it along all axes; emits nothing for no padding.
+    pub fn pad(&mut self, operand: OperandId, pads: &[[Dim; 2]]) -> Step<OperandId> {
+        if pads.iter().flatten().all(|pad| pad.is_number() && *pad == 0) {
             return Ok(operand);
         }
-        let mut beginning = vec![Dim::number(0); self.rank(operand)];
-        let mut ending = beginning.clone();
-        (beginning[axis], ending[axis]) = (before, after);
+        let (beginning, ending) = pads.iter().map(|&[before, after]| (before, after)).unzip();
         self.emit(Pad { beginning, ending, ..Default::default() }, &[operand])
     }
 }

@@ -38,7 +38,7 @@ const ROOM_FACTOR: u32 = 4;
 const FORGIVEN: Duration = Duration::from_millis(4);
 
 /// Maximum duration of a quick run that spares its caller copies of this size in bytes.
-pub(super) fn most_of_quick(copies: usize) -> Duration {
+fn most_of_quick(copies: usize) -> Duration {
     QUICK + Duration::from_nanos((copies / COPIED_PER_NANOSECOND) as u64)
 }
 

@@ -143,8 +143,13 @@ impl Planes {
         self.channels * self.plane_len() + MAX_LANES
     }
 
+    /// Scratch lengths in floats for `rows` output rows: the copied planes, and the sums of a block of channels.
+    pub fn scratch_parts(&self, isa: Isa, rows: usize) -> [usize; 2] {
+        [self.copied_len().next_multiple_of(16), most_outputs(isa) * Sums::stride(self.pixels(rows))]
+    }
+
     /// Whether [`Rows`] computes a single output channel, and is faster than [`Sums`]: the windows of neighboring rows
-    /// overlap, and rows fill long vectors, of which most begin in one line of the cache and end in the next one.
+    /// overlap, and rows fill long vectors, most of which cross a cache line.
     pub fn suits_rows(&self, isa: Isa) -> bool {
         let w = &self.window;
         isa.lanes() == MAX_LANES && w.filter[0] > 1 && w.step[0] == 1 && w.dilation[0] == 1 && w.out_cols > MAX_LANES

@@ -663,7 +663,7 @@ fn turn<S: Simd, T: Element>(simd: S, rows: &[T], run: usize, columns: &mut [[T;
         }
         return;
     }
-    // SAFETY: numbers of 32 bits, of which nothing is computed.
+    // SAFETY: the elements have 32 bits, like floats, and are only moved.
     let rows = unsafe { std::slice::from_raw_parts(rows.as_ptr().cast::<f32>(), rows.len()) };
     let mut vectors = [simd.splat(0.0); MAX_LANES];
     for first in (0..rows.len() / run).step_by(S::LANES) {

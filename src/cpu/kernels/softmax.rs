@@ -46,7 +46,7 @@ const NARROW: usize = 64;
 /// Rows computed side by side.
 const GROUP: usize = MAX_LANES;
 
-/// Softmax of at most [`GROUP`] rows of at most [`NARROW`] columns, each of which is a column of `turned`.
+/// Softmax of at most [`GROUP`] rows of at most [`NARROW`] columns; `turned` holds each row as a column.
 #[inline(always)]
 fn narrow_rows<S: Simd>(
     simd: S,

@@ -6,6 +6,11 @@
 
 use std::ops::Range;
 
+/// The number of parts of each of `images` for about four tiles per thread; one if there is only one thread.
+pub fn parts_of_images(images: usize, threads: usize) -> usize {
+    if threads > 1 { (4 * threads).div_ceil(images.max(1)) } else { 1 }
+}
+
 /// A count divided into even parts, each of whole units except the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {

@@ -582,7 +582,7 @@ mod tests {
             // Taps that do not overlap.
             shape(1, [3, 35], [5, 6], [2, 2], [2, 2], [1, 1], [0; 4], 0),
             shape(1, [130, 5], [3, 7], [1, 3], [1, 3], [1, 1], [0; 4], 0),
-            // Phases with as many taps each, of which padding cuts some off.
+            // Phases with equal numbers of taps; padding cuts off some outputs.
             shape(5, [1, 1], [7, 19], [8, 8], [4, 4], [1, 1], [2; 4], 0),
             shape(2, [2, 3], [6, 9], [4, 6], [2, 3], [1, 1], [3, 1, 4, 2], 1),
             shape(1, [1, 1], [2, 2], [6, 2], [2, 2], [1, 1], [5, 4, 1, 0], 0),

@@ -5,9 +5,9 @@
 
 use super::Env;
 use super::convolution::ConvTranspose2dShape;
-use crate::cpu::kernels::planes::{Planes, Sums, Window, blocks, most_outputs, pack_filter};
+use crate::cpu::kernels::planes::{Planes, Sums, Window, blocks, pack_filter};
 use crate::cpu::product::finish::Tail;
-use crate::cpu::schedule::partition::{Cut, Grid};
+use crate::cpu::schedule::partition::{Cut, Grid, parts_of_images};
 use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::memory::{Buffer, elements, elements_mut, share};
 use std::sync::Arc;
 
-/// A compiled transposed convolution of which each phase is a convolution.
+/// A compiled transposed convolution: a convolution with an output channel for each phase.
 pub struct Phases {
     isa: Isa,
     threads: usize,
@@ -94,10 +94,9 @@ impl Phases {
         (self.planes, self.strips) = plan(self.threads, shape);
     }
 
-    /// Scratch lengths in floats of a thread: the copied planes, and the sums of a block of phases.
+    /// The [scratch lengths](Planes::scratch_parts) of a thread.
     fn slot_parts(&self, shape: &ConvTranspose2dShape) -> [usize; 2] {
-        let pixels = self.planes.pixels(rows_under(shape, self.strips));
-        [self.planes.copied_len().next_multiple_of(16), most_outputs(self.isa) * Sums::stride(pixels)]
+        self.planes.scratch_parts(self.isa, rows_under(shape, self.strips))
     }
 
     /// Scratch length in floats that [`run`](Self::run) needs.
@@ -177,11 +176,11 @@ fn rows_under(shape: &ConvTranspose2dShape, strips: Cut) -> usize {
     (strips.largest() + shape.strides[0] - 2) / shape.strides[0] + 1
 }
 
-/// The layout of the planes under a strip of output rows, and the strips: about four per thread.
+/// The layout of the planes under a strip of output rows, and the strips.
 fn plan(threads: usize, shape: &ConvTranspose2dShape) -> (Planes, Cut) {
     let (window, high) = (window(shape), shape.output[0]);
     let most = (most_rows(shape, &window) - 1) * shape.strides[0];
-    let spread = if threads > 1 { (4 * threads).div_ceil((shape.batches * shape.groups).max(1)) } else { 1 };
+    let spread = parts_of_images(shape.batches * shape.groups, threads);
     let strips = Cut::new(high, 1, spread.max(high.div_ceil(most)));
     let planes = Planes::new(window, shape.group()[0], rows_under(shape, strips));
     (planes, strips)

@@ -13,7 +13,6 @@ use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::arg_min_max::{ArgAttributes, ArgMinMax};
 use crate::ops::elementwise::Elementwise as E;
-use crate::ops::pad::Pad;
 use crate::ops::pool2d::{Pool2d, Pool2dAttributes, PoolKind};
 use crate::ops::reduce::ReduceKind;
 use crate::ops::scatter::ScatterElements;
@@ -131,14 +130,9 @@ fn pool_part(call: &mut Call, kind: PoolKind, x: OperandId, axis: usize, window:
 
 /// Pads `x` with zeros as the window says; returns the result and the window without padding.
 fn with_zeros(call: &mut Call, x: OperandId, window: &Window) -> Step<(OperandId, Window)> {
-    let none = vec![[Dim::number(0); 2]; window.padding.len()];
-    let side = |side: usize| [Dim::number(0); 2].into_iter().chain(window.padding.iter().map(move |pads| pads[side]));
-    let (beginning, ending): (Vec<_>, Vec<_>) = side(0).zip(side(1)).unzip();
-    let x = match beginning.iter().chain(&ending).all(|pad| pad.is_number() && *pad == 0) {
-        true => x,
-        false => call.emit(Pad { beginning, ending, ..Default::default() }, &[x])?,
-    };
-    Ok((x, Window { padding: none, ..window.clone() }))
+    let none = [Dim::number(0); 2];
+    let x = call.pad(x, &[&[none; 2], &window.padding[..]].concat())?;
+    Ok((x, Window { padding: vec![none; window.padding.len()], ..window.clone() }))
 }
 
 /// Averages `x`, `[N, C, ...]`, as the node's attributes say.

@@ -5,7 +5,7 @@ use super::shape::{Call, Conv2dShape};
 use crate::cpu::kernels::depthwise_pixels::{Pixels, expand, pack_filter, packed_len, padded_channels};
 use crate::cpu::kernels::planes::Window;
 use crate::cpu::product::finish::Tail;
-use crate::cpu::schedule::partition::{Cut, Grid};
+use crate::cpu::schedule::partition::{Cut, Grid, parts_of_images};
 use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::memory::{Buffer, elements};
@@ -36,8 +36,7 @@ impl DepthwisePixels {
         let stride = padded_channels(isa, channels);
         let expands = stride != shape.channels[0];
         let window = Window { strides: [shape.input[1] * stride, stride], ..shape.window() };
-        // About four tiles per thread.
-        let strips = if threads > 1 { (4 * threads).div_ceil(shape.batches) } else { 1 };
+        let strips = parts_of_images(shape.batches, threads);
         let fitting = Cut::at_most(shape.output[0], 1, TILE / (channels * shape.output[1]));
         let strips = Cut::new(shape.output[0], 1, strips.max(fitting.parts()));
         DepthwisePixels { isa, threads, window, expands, strips, weights: None }

@@ -3,7 +3,7 @@
 use super::super::Env;
 use super::shape::{Call, Conv2dShape};
 use crate::cpu::kernels::planes::{Planes, Rows, Sums, Window, blocks, copy_rows, most_outputs, pack_filter};
-use crate::cpu::schedule::partition::{Cut, Grid};
+use crate::cpu::schedule::partition::{Cut, Grid, parts_of_images};
 use crate::cpu::schedule::tiles::{Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::memory::{Buffer, elements};
@@ -46,8 +46,7 @@ impl DirectPlanes {
         if most == 0 || (channels > 1 && most.min(count) * unit < least) {
             return None;
         }
-        // About four tiles per thread.
-        let spread = if threads > 1 { (4 * threads).div_ceil((shape.batches * shape.groups).max(1)) } else { 1 };
+        let spread = parts_of_images(shape.batches * shape.groups, threads);
         let most_strips = if channels > 1 || high == 1 { (high * wide / MIN_PIXELS).max(1) } else { high };
         let strips = Cut::new(count, 1, spread.min(most_strips).max(count.div_ceil(most)));
         let outputs = Cut::new(outputs, most_outputs(isa), spread.div_ceil(strips.parts()));
@@ -74,10 +73,9 @@ impl DirectPlanes {
         }
     }
 
-    /// Scratch lengths in floats of a thread: the copied planes, and the sums of a block of channels.
+    /// The [scratch lengths](Planes::scratch_parts) of a thread.
     fn slot_parts(&self) -> [usize; 2] {
-        let pixels = self.planes.pixels(self.rows);
-        [self.planes.copied_len().next_multiple_of(16), most_outputs(self.isa) * Sums::stride(pixels)]
+        self.planes.scratch_parts(self.isa, self.rows)
     }
 
     /// Scratch length in floats of all threads and of a filter that is not packed in advance.
