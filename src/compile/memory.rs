@@ -448,11 +448,16 @@ impl Aliasing {
                     let inputs = || node.inputs.iter().flatten();
                     // Each operand must be computed, have memory of its own, and appear only once.
                     let root = node.outputs[0].index();
+                    let joined = &graph.values[root].descriptor;
+                    let row = joined.bytes().checked_div(joined.shape[0].size()).unwrap_or(0);
+                    // Otherwise, what follows a cache could be there for some of its lengths only.
+                    let rows_fit = row.is_multiple_of(granularity.view);
                     let Aliasing { parents, is_output, readers, .. } = self;
                     let movable = |(place, id): (usize, &ValueId)| {
                         let own = parents[id.index()].root;
                         // A cache is in place already, at the start.
-                        let is_there = place == 0 && matches!(graph.value(*id).source, Source::Input) && own == root;
+                        let is_cache = matches!(graph.value(*id).source, Source::Input) && own == root;
+                        let is_there = place == 0 && is_cache && rows_fit;
                         is_there
                             || matches!(graph.value(*id).source, Source::Node)
                                 && own == id.index()

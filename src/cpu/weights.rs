@@ -5,14 +5,13 @@ use super::schedule::pool::Threads;
 use super::schedule::shared::for_each_chunk;
 use crate::dtype::{DataType, Element};
 use crate::error::Result;
-use crate::ir::{Constant, FileType, Widened};
-use crate::memory::{Buffer, MIN_SHARED_BYTES, Mapped, WeakBuffers, bytes_of, elements, elements_mut, share};
+use crate::ir::{Constant, FileType, Identity, Widened};
+use crate::memory::{Buffer, MIN_SHARED_BYTES, Mapped, WeakMap, bytes_of, elements, elements_mut, share};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use std::fmt::Debug;
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 /// Maximum bytes per piece, if pieces are possible: large enough to read files cheaply, small enough to keep a piece in
 /// cache until it is packed.
@@ -151,13 +150,13 @@ impl<'a> Weights<'a> {
     pub fn packed(&self, form: &dyn Debug, make: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
         let form = Form::Packed(self.dtype, format!("{form:?}"));
         let first = self.first * self.dtype.size();
-        let (backing, start, widened) = match self.source {
+        let identity = match self.source {
             Source::Slice(_) => return Ok(share(Arc::new(make()?))),
-            Source::Memory(buffer) => (Backing::of(buffer), first, None),
-            Source::Mapped(window) => (Backing::of_window(window), window.range().start + first, None),
-            Source::Widened(widened) => origin(widened, self.first),
+            Source::Memory(buffer) => Identity::of_buffer(buffer, first),
+            Source::Mapped(window) => Identity::of_window(window, first),
+            Source::Widened(widened) => Identity::of_widened(widened, self.first),
         };
-        once(Origin { backing, start, widened, form }, || Ok(Arc::new(make()?)))
+        once(Origin { identity, form }, || Ok(Arc::new(make()?)))
     }
 }
 
@@ -176,73 +175,20 @@ fn room(slot: &mut Option<Buffer>, len: usize) -> Result<&mut [u8]> {
 /// # Errors
 /// As [`Constant::buffer`].
 pub fn resident(constant: &Constant) -> Result<Arc<Buffer>> {
-    let (backing, start, widened) = match constant {
-        Constant::Owned(buffer) if buffer.len() < MIN_SHARED_BYTES => return Ok(buffer.clone()),
-        Constant::Owned(buffer) => (Backing::of(buffer), 0, None),
-        Constant::Mapped(window) => (Backing::of_window(window), window.range().start, None),
-        Constant::Widened(widened) => origin(widened, 0),
-    };
-    once(Origin { backing, start, widened, form: Form::Raw(constant.len()) }, || constant.buffer())
-}
-
-/// Where `widened` is stored, from its element `first` on.
-fn origin(widened: &Widened, first: usize) -> (Backing, usize, Option<(FileType, usize)>) {
-    let stored = widened.stored();
-    let element = widened.range().start + first;
-    (Backing::of_window(stored), stored.range().start, Some((widened.from(), element)))
+    if let Constant::Owned(buffer) = constant
+        && buffer.len() < MIN_SHARED_BYTES
+    {
+        return Ok(buffer.clone());
+    }
+    let origin = Origin { identity: Identity::of(constant), form: Form::Raw(constant.len()) };
+    once(origin, || constant.buffer())
 }
 
 /// The source of bytes and what was made of them. Identifies equal contents without comparing them.
 #[derive(PartialEq, Eq, Hash)]
 struct Origin {
-    backing: Backing,
-    /// The first byte.
-    start: usize,
-    /// The type of elements that are widened, and the number of the first one, counted from that byte.
-    widened: Option<(FileType, usize)>,
+    identity: Identity,
     form: Form,
-}
-
-/// The memory that holds the bytes.
-enum Backing {
-    /// A mapped file, or bytes that something else owns, by the number of their backing.
-    File(u64),
-    /// A buffer. The weak reference keeps any other buffer from having its address.
-    Memory(Weak<Buffer>),
-}
-
-impl Backing {
-    fn of(buffer: &Arc<Buffer>) -> Backing {
-        Backing::Memory(Arc::downgrade(buffer))
-    }
-
-    fn of_window(window: &Mapped) -> Backing {
-        match window.backing().buffer() {
-            Some(buffer) => Backing::of(buffer),
-            None => Backing::File(window.backing().id()),
-        }
-    }
-
-    fn key(&self) -> (bool, u64) {
-        match self {
-            Backing::File(id) => (false, *id),
-            Backing::Memory(buffer) => (true, buffer.as_ptr() as u64),
-        }
-    }
-}
-
-impl PartialEq for Backing {
-    fn eq(&self, other: &Backing) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Backing {}
-
-impl Hash for Backing {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.key().hash(state);
-    }
 }
 
 /// What was made of the elements.
@@ -254,9 +200,9 @@ enum Form {
     Packed(DataType, String),
 }
 
-static MADE: LazyLock<Mutex<WeakBuffers<Origin>>> = LazyLock::new(Mutex::default);
+static MADE: LazyLock<Mutex<WeakMap<Origin, Buffer>>> = LazyLock::new(Mutex::default);
 
-fn lock() -> MutexGuard<'static, WeakBuffers<Origin>> {
+fn lock() -> MutexGuard<'static, WeakMap<Origin, Buffer>> {
     MADE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 

@@ -167,7 +167,8 @@ fn run(site: &Site, graph: &CompiledGraph, inputs: &[Arc<Tensor>], outputs: &[Ar
     for &Growing { input, output, axis } in &growing {
         let own = |ports: &[(String, Descriptor)], at: usize| Arc::new(Tensor::new(ports[at].1.clone()));
         (sources[input], targets[output]) = (own(&own_inputs, input), own(&own_outputs, output));
-        let rows = inputs[input].rows(axis).and_then(|rows| rows.append(targets[output].descriptor().bytes()));
+        let rows =
+            inputs[input].rows(&site.backend, axis).and_then(|rows| rows.append(targets[output].descriptor().bytes()));
         let appended = rows.map_err(|error| Error::new(ErrorKind::Operation, format!("dispatch: {error}")))?;
         targets[output].set(Contents::Appended(appended));
     }

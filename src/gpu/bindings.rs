@@ -1,63 +1,21 @@
 //! The buffers of a plan, and the bind groups that pass them to kernels. Bind groups with the caller's tensors are
 //! cached for the sets of tensors bound most recently.
 
+use super::arena::Arena;
+use super::constants::DeviceConstant;
 use super::device::{Device, IMMEDIATES};
 use super::exit::enter;
-use super::kernel::ALIGNMENT;
-use super::plan::{Launch, is_bound};
+use super::launch::Launch;
 use crate::compile::memory::{Place, Space};
 use crate::error::Result;
-use crate::ir::{Graph, ValueId};
+use crate::ir::ValueId;
+use crate::memory::bytes_of;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-
-/// Maximum size of a constants buffer in bytes, unless a single constant is larger.
-const CONSTANTS_BLOCK: usize = 256 << 20;
 
 /// Number of tensor sets with cached bind groups: programs usually alternate between two or three.
 const MAX_SETS: usize = 4;
-
-/// The constants of a plan on the device, several per buffer.
-pub struct Constants {
-    blocks: Vec<wgpu::Buffer>,
-    /// Block and byte offset of each constant.
-    places: BTreeMap<ValueId, (usize, usize)>,
-}
-
-impl Constants {
-    /// Uploads the constants among `places`.
-    ///
-    /// # Errors
-    /// An `UnknownError` if memory runs out, an `OperationError` if a memory-mapped constant cannot be read.
-    pub fn upload<'p>(graph: &Graph, device: &Device, places: impl Iterator<Item = &'p Place>) -> Result<Constants> {
-        let mut sizes: Vec<usize> = Vec::new();
-        let mut all: BTreeMap<ValueId, (usize, usize)> = BTreeMap::new();
-        for place in places {
-            let Space::Constant(id) = place.space else { continue };
-            if all.contains_key(&id) {
-                continue;
-            }
-            let bytes = graph.descriptor(id).bytes().next_multiple_of(ALIGNMENT);
-            match sizes.last_mut() {
-                Some(size) if *size + bytes <= CONSTANTS_BLOCK => *size += bytes,
-                _ => sizes.push(bytes),
-            }
-            let block = sizes.len() - 1;
-            all.insert(id, (block, sizes[block] - bytes));
-        }
-        let blocks = sizes.iter().map(|&size| device.buffer("constants", size)).collect::<Result<Vec<_>>>()?;
-        for (id, &(block, offset)) in &all {
-            let bytes = graph.value(*id).constant().expect("a place in a constant").buffer()?;
-            device.write(&blocks[block], offset, bytes.bytes())?;
-        }
-        Ok(Constants { blocks, places: all })
-    }
-
-    /// Size on the device in bytes.
-    pub fn bytes(&self) -> usize {
-        self.blocks.iter().map(|block| block.size() as usize).sum()
-    }
-}
 
 /// Bind groups for one set of tensors, one per launch that reads or writes any of them.
 pub type Groups = BTreeMap<usize, wgpu::BindGroup>;
@@ -98,43 +56,94 @@ impl Device {
     }
 }
 
+/// Words between two pieces of changed parameters from which on they are written separately.
+const GAP: usize = 16;
+
 /// The memory of a plan.
 pub struct Bindings {
-    arena: wgpu::Buffer,
-    constants: Constants,
+    /// Bytes of the arena that the plan uses.
+    pub arena_bytes: usize,
+    arena: Arc<Arena>,
+    pub(super) constants: BTreeMap<ValueId, Arc<DeviceConstant>>,
+    numbers: Vec<u32>,
     parameters: wgpu::Buffer,
-    /// Bind groups of launches that use none of the caller's tensors.
+    /// Bind groups of launches that use none of the caller's tensors; `None` for the others, and for those to be made.
     fixed: Vec<Option<wgpu::BindGroup>>,
     sets: Arc<BoundSets>,
 }
 
 impl Bindings {
-    /// Allocates an arena of `arena` bytes, and creates the bind groups that need none of the caller's tensors.
+    /// The memory of a plan with these parameters.
     ///
     /// # Errors
-    /// An `UnknownError` if memory runs out, an `OperationError` if a bind group is rejected.
+    /// An `UnknownError` if memory runs out.
     pub(super) fn new(
         device: &Device,
-        launches: &[Launch],
-        constants: Constants,
-        arena: usize,
-        parameters: &[u32],
+        constants: BTreeMap<ValueId, Arc<DeviceConstant>>,
+        arena_bytes: usize,
+        numbers: Vec<u32>,
     ) -> Result<Bindings> {
-        let bytes: Vec<u8> = parameters.iter().flat_map(|value| value.to_le_bytes()).collect();
-        let mut bindings = Bindings {
-            arena: device.buffer("intermediate results", arena)?,
-            parameters: device.buffer_of("parameters", &bytes)?,
-            constants,
-            fixed: Vec::new(),
-            sets: Arc::default(),
-        };
-        device.bound.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&bindings.sets));
-        let is_fixed = |launch: &&Launch| !launch.places.iter().any(is_bound);
-        bindings.fixed = device.scoped(|| {
-            let group = |launch: &Launch| Some(launch).filter(is_fixed).map(|l| bindings.make(device, l, &[], &[]));
-            launches.iter().map(group).collect()
-        })?;
-        Ok(bindings)
+        let arena = device.arena_of(&mut device.reserve_arena(), arena_bytes)?;
+        let parameters = device.buffer_of("parameters", bytes_of(&numbers))?;
+        let sets = Arc::default();
+        device.bound.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&sets));
+        Ok(Bindings { arena_bytes, arena, constants, numbers, parameters, fixed: Vec::new(), sets })
+    }
+
+    /// Size on the device of the constants in bytes.
+    pub fn constant_bytes(&self) -> usize {
+        self.constants.values().map(|constant| constant.held()).sum()
+    }
+
+    /// Writes those of `numbers` that differ from the present parameters.
+    ///
+    /// # Errors
+    /// An `UnknownError` if memory runs out, an `OperationError` if the device fails.
+    pub fn set_parameters(&mut self, device: &Device, numbers: Vec<u32>) -> Result<()> {
+        if numbers.len() != self.numbers.len() {
+            self.parameters = device.buffer_of("parameters", bytes_of(&numbers))?;
+            self.forget_groups();
+        } else {
+            for piece in changed_pieces(&self.numbers, &numbers) {
+                device.write(&self.parameters, piece.start * size_of::<u32>(), bytes_of(&numbers[piece]))?;
+            }
+        }
+        self.numbers = numbers;
+        Ok(())
+    }
+
+    /// Drops the bind group of a launch whose memory or kernel has changed.
+    pub fn forget_group(&mut self, launch: usize) {
+        if let Some(group) = self.fixed.get_mut(launch)
+            && group.take().is_none()
+        {
+            self.sets.lock().clear();
+        }
+    }
+
+    fn forget_groups(&mut self) {
+        self.fixed.clear();
+        self.sets.lock().clear();
+    }
+
+    /// Prepares a run on `arena`: makes the bind groups without the caller's tensors that do not exist yet.
+    ///
+    /// # Errors
+    /// An `OperationError` if a bind group is rejected.
+    pub(super) fn prepare(&mut self, device: &Device, launches: &[Launch], arena: Arc<Arena>) -> Result<()> {
+        if !Arc::ptr_eq(&arena, &self.arena) {
+            self.arena = arena;
+            self.forget_groups();
+        }
+        self.fixed.resize(launches.len(), None);
+        let missing = |(index, launch): &(usize, &Launch)| self.fixed[*index].is_none() && !launch.is_bound();
+        let missing: Vec<(usize, &Launch)> = launches.iter().enumerate().filter(missing).collect();
+        if !missing.is_empty() {
+            let make = |&(index, launch): &(usize, &Launch)| (index, self.make(device, launch, &[], &[]));
+            let made: Vec<(usize, wgpu::BindGroup)> = device.scoped(|| missing.iter().map(make).collect())?;
+            made.into_iter().for_each(|(index, group)| self.fixed[index] = Some(group));
+        }
+        Ok(())
     }
 
     /// Sets all bits in the memory of intermediate results: NaN, as floats.
@@ -142,7 +151,7 @@ impl Bindings {
     /// # Errors
     /// An `UnknownError` if memory for the fill runs out.
     pub fn fill_arena(&self, device: &Device) -> Result<()> {
-        device.write(&self.arena, 0, &vec![0xff; self.arena.size() as usize])
+        device.write(self.arena.buffer(), 0, &vec![0xff; self.arena_bytes.next_multiple_of(4)])
     }
 
     /// Returns the bind groups for these tensors, cached.
@@ -166,7 +175,7 @@ impl Bindings {
             return Ok(sets[0].groups.clone());
         }
         let groups: Groups = device.scoped(|| {
-            let bound = launches.iter().enumerate().filter(|(index, _)| self.fixed[*index].is_none());
+            let bound = launches.iter().enumerate().filter(|(_, launch)| launch.is_bound());
             bound.map(|(index, launch)| (index, self.make(device, launch, inputs, outputs))).collect()
         })?;
         sets.truncate(MAX_SETS - 1);
@@ -198,10 +207,10 @@ impl Bindings {
     fn own(&self, place: &Place) -> (&wgpu::Buffer, usize) {
         match place.space {
             Space::Constant(id) => {
-                let (block, offset) = self.constants.places[&id];
-                (&self.constants.blocks[block], offset)
+                let constant = &self.constants[&id];
+                (&constant.buffer, constant.offset)
             }
-            _ => (&self.arena, 0),
+            _ => (self.arena.buffer(), 0),
         }
     }
 
@@ -228,5 +237,35 @@ impl Bindings {
             layout: &launch.pipeline.layout,
             entries: &entries,
         })
+    }
+}
+
+/// The pieces in which `now` differs from `before`, which has the same length; those that are close together are one.
+fn changed_pieces(before: &[u32], now: &[u32]) -> Vec<Range<usize>> {
+    let mut pieces: Vec<Range<usize>> = Vec::new();
+    for index in (0..now.len()).filter(|&index| now[index] != before[index]) {
+        match pieces.last_mut() {
+            Some(last) if index < last.end + GAP => last.end = index + 1,
+            _ => pieces.push(index..index + 1),
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_that_are_close_together_are_one_piece() {
+        let before: Vec<u32> = (0..100).collect();
+        let changed = |places: &[usize]| {
+            let mut now = before.clone();
+            places.iter().for_each(|&place| now[place] += 1000);
+            changed_pieces(&before, &now)
+        };
+        assert_eq!(changed(&[]), []);
+        assert_eq!(changed(&[0, 15, 99]), [0..16, 99..100]);
+        assert_eq!(changed(&[3, 4 + GAP]), [3..4, 4 + GAP..5 + GAP]);
     }
 }

@@ -1,7 +1,9 @@
 //! A GPU: its features, its memory, its queue.
 
 use super::adapter::{Choice, adapter};
+use super::arena::SharedArena;
 use super::bindings::BoundSets;
+use super::constants::Resident;
 use super::dialect::Dialect;
 use super::exit::{enter, wait_at_exit};
 use super::features::{dialect_of, experiments};
@@ -37,6 +39,8 @@ pub struct Device {
     pub(super) poller: Poller,
     /// Bind groups of plans, which must not outlive the tensors in them.
     pub(super) bound: Mutex<Vec<Weak<BoundSets>>>,
+    pub(super) resident: Mutex<Resident>,
+    pub(super) arena: Mutex<SharedArena>,
     /// An error that was reported outside of any error scope.
     fault: Arc<Mutex<Option<String>>>,
     /// Whether the driver's device is no other `Device`'s.
@@ -169,6 +173,8 @@ impl Device {
             transfer: Mutex::new(Transfer::new(&device)),
             poller: Poller::start(&device, &loss)?,
             bound: Mutex::default(),
+            resident: Mutex::default(),
+            arena: Mutex::default(),
             limits: device.limits(),
             info,
             device,

@@ -145,6 +145,12 @@ impl<'a> Lowering<'a> {
         self.map(0, "copy", vec![x], "fn value(i: u32) -> x_value { return x(i); }\n", Parameters::default());
     }
 
+    /// Whether the (only) output begins with the first operand, in its memory.
+    pub fn begins_with_cache(&self) -> bool {
+        let output = self.node.outputs[0];
+        self.graph.growing.iter().any(|growing| self.graph.outputs[growing.output].1 == output)
+    }
+
     /// The prologue that computes the operand at this index while a kernel reads it, and the operands of its program.
     pub fn prologue(&self, index: usize) -> Option<(&'a Prologue, Vec<(Bound, &'a Descriptor)>)> {
         let prologue = self.node.prologue(index)?;

@@ -37,6 +37,13 @@ pub enum Entry {
     /// An invocation computes the elements of one word; elements for which the function `covers(i: u32) -> bool` is
     /// false keep their old values.
     MaskedWords,
+    /// Like [`Words`](Entry::Words), for `count` elements from element `first` on; all others keep their old values.
+    Part {
+        /// The first element.
+        first: u32,
+        /// Number of elements.
+        count: u32,
+    },
     /// The source has an entry point of its own, which calls `store(i, follow(x, i))` for each element, and is launched
     /// with this number of workgroups. Each word of the output holds one element.
     Own {
@@ -104,7 +111,23 @@ impl Map<'_> {
                 let masked = matches!(self.entry, Entry::MaskedWords);
                 let words = elements.div_ceil(lanes);
                 let each = words_each(words, masked);
-                let writes = dialect.writable(binding, dtype, masked) + &main(lanes, each);
+                let end = format!("(immediates.elements + {}u) / {lanes}u", lanes - 1);
+                let writes = dialect.writable(binding, dtype, masked) + &main("0u", &end, each);
+                (writes, elements, words.div_ceil(WORKGROUP * each))
+            }
+            Entry::Part { first, count } => {
+                let end = first + count;
+                // Other elements in the words at the edges.
+                let masked = first % lanes != 0 || end % lanes != 0 && end != elements;
+                let words = end.div_ceil(lanes) - first / lanes;
+                let each = words_each(words, masked);
+                let at = self.parameters.extend([first, end, first / lanes, end.div_ceil(lanes)]);
+                let [first, end, first_word, end_word] =
+                    [0, 1, 2, 3].map(|index| format!("parameter({}u)", at + index));
+                if masked {
+                    text.push_str(&format!("fn covers(i: u32) -> bool {{ return {first} <= i && i < {end}; }}\n"));
+                }
+                let writes = dialect.writable(binding, dtype, masked) + &main(&first_word, &end_word, each);
                 (writes, elements, words.div_ceil(WORKGROUP * each))
             }
         };
@@ -151,8 +174,8 @@ fn words_each(words: u32, masked: bool) -> u32 {
     if words >= MANY_WORDS && !masked { WORDS } else { 1 }
 }
 
-/// The entry point; each invocation computes `each` words of the output.
-fn main(lanes: u32, each: u32) -> String {
+/// The entry point; each invocation computes `each` of the output's words from `start` up to `end`.
+fn main(start: &str, end: &str, each: u32) -> String {
     let words = match each {
         1 => "  if (first < words) { store_word(first); }\n".to_string(),
         // Computes all before writing the first: compilers must not move reads ahead of writes.
@@ -172,11 +195,10 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) local: u32,
 ) {{
-  let words = (immediates.elements + {}u) / {lanes}u;
-  let first = (group.y * groups.x + group.x) * {}u + local;
+  let words = {end};
+  let first = {start} + (group.y * groups.x + group.x) * {}u + local;
 {words}}}
 ",
-        lanes - 1,
         WORKGROUP * each
     )
 }

@@ -4,8 +4,10 @@
 //! [`plan`] assigns memory and pipelines to them and runs them on a [`device`].
 
 pub mod adapter;
+mod arena;
 mod bindings;
 pub mod cache;
+mod constants;
 pub mod device;
 pub mod dialect;
 pub mod direct;
@@ -13,6 +15,7 @@ mod drivers;
 pub mod exit;
 pub mod features;
 pub mod kernel;
+mod launch;
 pub mod loss;
 pub mod lower;
 pub mod map;
@@ -23,6 +26,7 @@ pub mod plan;
 mod poller;
 mod profile;
 pub mod prologue;
+mod rows;
 pub mod scalar;
 #[cfg(test)]
 mod simulate;

@@ -1,33 +1,26 @@
 //! A compiled graph on the GPU: kernel launches with their bindings, and the memory that they work on.
 
-use super::bindings::{Bindings, Constants, Groups};
+use super::arena::SharedArena;
+use super::bindings::{Bindings, Groups};
+use super::constants::DeviceConstant;
 use super::device::Device;
-use super::kernel::{ALIGNMENT, Bound, Dispatch};
+use super::kernel::ALIGNMENT;
+use super::launch::{Launch, Parts, Share, built, lay_out};
 use super::lower::{Lowered, lower};
-use super::pipelines::Pipeline;
-use super::split::split;
 use crate::compile::memory::{MemoryPlan, Place, Space, plan};
 use crate::compile::{Granularity, Passes, Reads, Target, unpack};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Graph, Node, ValueId};
+use crate::error::Result;
+use crate::ir::{Filling, Graph, Growing, ValueId};
 use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::Descriptor;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The compiler's target for GPUs. Offsets in buffers are multiples of [`ALIGNMENT`].
 pub const TARGET: Target = Target {
-    passes: Passes {
-        beside: false,
-        growing: false,
-        layout: false,
-        quantized: false,
-        weights: false,
-        winograd: false,
-        ..Passes::ALL
-    },
+    passes: Passes { beside: false, layout: false, quantized: false, weights: false, winograd: false, ..Passes::ALL },
     takes_epilogue: |op| matches!(op, Api(Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_))),
     reads,
     computes_halves: true,
@@ -49,21 +42,9 @@ fn reads(op: &Operation, operand: usize) -> Reads {
     }
 }
 
-/// Calls the function once with each number below the count, on all available threads.
-pub type Share<'a> = &'a dyn Fn(usize, &(dyn Fn(usize) + Sync));
-
 /// Maximum number of multiply-adds per submission, unless a single kernel has more: a slow GPU finishes them within a
 /// second; operating systems reset a GPU that seems to hang for longer.
 const MAX_SUBMITTED_WORK: u64 = 1 << 38;
-
-/// One launch with its pipeline and bindings.
-pub(super) struct Launch {
-    pub name: &'static str,
-    pub pipeline: Arc<Pipeline>,
-    pub places: Vec<Place>,
-    pub immediates: [u32; 3],
-    pub workgroups: [u32; 3],
-}
 
 /// A step of a plan.
 pub(super) enum Step {
@@ -88,6 +69,10 @@ pub struct Plan {
     pub(super) steps: Vec<Step>,
     pub(super) launches: Vec<Launch>,
     pub(super) bindings: Bindings,
+    /// The step of each node that has one.
+    step_of: Vec<Option<usize>>,
+    memory: MemoryPlan,
+    growing: Vec<Growing>,
     fill_arena: bool,
     inputs: Vec<(String, Descriptor)>,
     outputs: Vec<(String, Descriptor)>,
@@ -122,47 +107,171 @@ impl Plan {
             graph.nodes.iter().map(|node| lower(graph, node, device.dialect)).collect::<Result<_>>()?;
         let scratch: Vec<usize> = lowered.iter().map(|lowered| lowered.scratch).collect();
         let memory = plan(graph, &scratch, options.share_views, TARGET.granularity);
-        let mut parts = Parts { graph, device, memory: &memory, parameters: Vec::new(), unbuilt: Vec::new() };
-        let (mut steps, mut listings) = (Vec::new(), Vec::new());
+        let parts = Parts { graph, device, memory: &memory };
+        let (mut steps, mut listings, mut unbuilt) = (Vec::new(), Vec::new(), Vec::new());
+        let mut step_of = vec![None; graph.nodes.len()];
         for (index, lowered) in lowered.into_iter().enumerate().filter(|(index, _)| !memory.views()[*index]) {
             listings.push(StepListing { computes: Computes::node(index), kernel: kernels(&lowered).into() });
-            let first = parts.unbuilt.len();
+            step_of[index] = Some(steps.len());
+            let first = unbuilt.len();
             for dispatch in lowered.dispatches {
-                parts.add(index, dispatch)?;
+                unbuilt.push(parts.launch(index, dispatch)?);
             }
-            steps.push(Step::Launches(first..parts.unbuilt.len(), graph.multiply_adds(&graph.nodes[index])));
+            steps.push(Step::Launches(first..unbuilt.len(), graph.multiply_adds(&graph.nodes[index])));
         }
         for (id, output) in memory.copies() {
             listings.push(StepListing { computes: Computes::Copy(*id), kernel: "copy".into() });
-            steps.push(Step::Copy(memory.places[id.index()].expect("a value with a place"), *output));
+            steps.push(Step::Copy(place_of(&memory, *id), *output));
         }
-        let Parts { parameters, unbuilt, .. } = parts;
-        let launches = compiled(device, share, unbuilt)?;
-        let places = launches.iter().flat_map(|launch| &launch.places);
-        let copied = steps.iter().filter_map(|step| match step {
-            Step::Copy(place, _) => Some(place),
-            Step::Launches(..) => None,
-        });
-        let constants = Constants::upload(graph, device, places.chain(copied))?;
-        let holdings = Holdings { constants: constants.bytes(), packed: 0, arena: memory.arena };
+        let mut launches = built(device, share, unbuilt)?;
+        let read = constants_read(&launches, &steps).into_iter().collect();
+        let constants = device_constants(device, graph, read)?;
+        let numbers = lay_out(&mut launches);
+        let bindings = Bindings::new(device, constants, memory.arena, numbers)?;
+        device.submit(None)?;
+        device.trim();
+        device.pipelines.save(&device.info);
+        let holdings = Holdings { constants: bindings.constant_bytes(), packed: 0, arena: memory.arena };
         let processor = Processor::Gpu { adapter: device.name() };
         let describe = |named: &[(String, ValueId)]| {
             named.iter().map(|(name, id)| (name.clone(), graph.descriptor(*id).clone())).collect()
         };
-        let bindings = Bindings::new(device, &launches, constants, memory.arena, &parameters)?;
-        device.submit(None)?;
-        device.trim();
-        device.pipelines.save(&device.info);
         Ok(Plan {
             device: device.clone(),
             steps,
             launches,
             bindings,
+            step_of,
+            memory,
+            growing: graph.growing.clone(),
             fill_arena: options.fill_arena,
             inputs: describe(&graph.inputs),
             outputs: describe(&graph.outputs),
             description: Arc::new(Description { origin, steps: listings.into(), memory: holdings, processor }),
         })
+    }
+
+    /// Adapts the plan to other sizes of its graph; what does not depend on them stays as it is. Returns `false` if a new
+    /// plan must be made, because other values share memory, or nodes are other numbers of launches.
+    ///
+    /// # Errors
+    /// Same as [`of_optimized`](Self::of_optimized).
+    pub fn resize(&mut self, filling: &Filling, origin: Origin, share: Share) -> Result<bool> {
+        let Filling { graph, changes } = *filling;
+        if !self.memory.resize(graph, changes) {
+            return Ok(false);
+        }
+        let mut lowered = Vec::new();
+        for &index in &changes.nodes {
+            let Some(step) = self.step_of[index] else { continue };
+            let Step::Launches(launches, work) = &mut self.steps[step] else { continue };
+            let new = lower(graph, &graph.nodes[index], self.device.dialect)?;
+            if new.dispatches.len() != launches.len() {
+                return Ok(false);
+            }
+            *work = graph.multiply_adds(&graph.nodes[index]);
+            lowered.push((index, new));
+        }
+        self.memory.place(graph, lowered.iter().map(|(index, lowered)| (*index, lowered.scratch)), changes);
+        let listings = self.listings_of(&lowered);
+        if !self.relaunch(graph, lowered, share)? {
+            return Ok(false);
+        }
+        let copies = self.steps.iter_mut().filter_map(|step| match step {
+            Step::Copy(place, _) => Some(place),
+            Step::Launches(..) => None,
+        });
+        copies.zip(self.memory.copies()).for_each(|(place, (id, _))| *place = place_of(&self.memory, *id));
+        self.replace_constants(graph, &changes.constants)?;
+        let numbers = lay_out(&mut self.launches);
+        self.bindings.set_parameters(&self.device, numbers)?;
+        self.bindings.arena_bytes = self.memory.arena;
+        for (ports, named) in [(&mut self.inputs, &graph.inputs), (&mut self.outputs, &graph.outputs)] {
+            for ((_, descriptor), (_, id)) in ports.iter_mut().zip(named) {
+                descriptor.shape.clone_from(&graph.descriptor(*id).shape);
+            }
+        }
+        let memory = Holdings { constants: self.bindings.constant_bytes(), packed: 0, arena: self.memory.arena };
+        let processor = self.description.processor.clone();
+        self.description = Arc::new(Description { origin, steps: listings, memory, processor });
+        Ok(true)
+    }
+
+    /// The listings of the steps, with the kernels of these nodes.
+    fn listings_of(&self, lowered: &[(usize, Lowered)]) -> Arc<[StepListing]> {
+        let mut listings = self.description.steps.clone();
+        for (index, lowered) in lowered {
+            let step = self.step_of[*index].expect("it has a step");
+            let kernel = kernels(lowered);
+            if listings[step].kernel != kernel {
+                let mut all = listings.to_vec();
+                all[step].kernel = kernel.into();
+                listings = all.into();
+            }
+        }
+        listings
+    }
+
+    /// Replaces the launches of `lowered`, and moves others whose memory has moved. Returns `false` if a binding is, or
+    /// was, in several places.
+    fn relaunch(&mut self, graph: &Graph, lowered: Vec<(usize, Lowered)>, share: Share) -> Result<bool> {
+        let parts = Parts { graph, device: &self.device, memory: &self.memory };
+        let launches_of = |index: usize| match self.step_of[index].map(|step| &self.steps[step]) {
+            Some(Step::Launches(launches, _)) => launches.clone(),
+            _ => 0..0,
+        };
+        let moved = self.memory.moved_nodes().iter().flat_map(|&index| launches_of(index).map(move |at| (index, at)));
+        let moved: Vec<(usize, usize)> = moved.collect();
+        if moved.iter().any(|&(_, at)| self.launches[at].is_split()) {
+            return Ok(false);
+        }
+        let (mut places, mut unbuilt) = (Vec::new(), Vec::new());
+        for (index, lowered) in lowered {
+            for (at, dispatch) in launches_of(index).zip(lowered.dispatches) {
+                places.push(at);
+                unbuilt.push(parts.launch(index, dispatch)?);
+            }
+        }
+        let others = moved.iter().map(|&(index, at)| (at, parts.places_of(index, &self.launches[at])));
+        let others: Vec<(usize, Vec<Place>)> = others.collect();
+        for (at, places) in others {
+            if self.launches[at].places != places {
+                self.launches[at].places = places;
+                self.bindings.forget_group(at);
+            }
+        }
+        for (at, launch) in places.into_iter().zip(built(&self.device, share, unbuilt)?) {
+            if launch.is_split() {
+                return Ok(false);
+            }
+            if !launch.binds_like(&self.launches[at]) {
+                self.bindings.forget_group(at);
+            }
+            self.launches[at] = launch;
+        }
+        Ok(true)
+    }
+
+    /// Uploads the constants that are read and were not before, and those of `changed` that are read.
+    fn replace_constants(&mut self, graph: &Graph, changed: &[ValueId]) -> Result<()> {
+        let is_new = |id: &ValueId| changed.binary_search(id).is_ok() || !self.bindings.constants.contains_key(id);
+        let new: BTreeSet<ValueId> = constants_read(&self.launches, &self.steps).into_iter().filter(is_new).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        for (at, launch) in self.launches.iter().enumerate() {
+            let reads = |place: &Place| matches!(place.space, Space::Constant(id) if new.contains(&id));
+            if launch.places.iter().any(reads) {
+                self.bindings.forget_group(at);
+            }
+        }
+        self.bindings.constants.extend(device_constants(&self.device, graph, new.into_iter().collect())?);
+        Ok(())
+    }
+
+    /// The outputs that begin with an input, in its memory.
+    pub fn growing(&self) -> &[Growing] {
+        &self.growing
     }
 
     /// Names and descriptors of the inputs, in the order for [`run`](Plan::run).
@@ -193,7 +302,9 @@ impl Plan {
     /// # Panics
     /// If the number of tensors differs from that of the [`inputs`](Plan::inputs) or [`outputs`](Plan::outputs).
     pub fn run(&mut self, inputs: &[&wgpu::Buffer], outputs: &[&wgpu::Buffer]) -> Result<()> {
-        let tensors = self.bind(inputs, outputs)?;
+        let device = self.device.clone();
+        let mut arena = device.reserve_arena();
+        let tensors = self.bind(&mut arena, inputs, outputs)?;
         let mut first = 0;
         while first < self.steps.len() {
             let (mut end, mut work) = (first, 0);
@@ -201,20 +312,23 @@ impl Plan {
                 work += self.steps[end].work();
                 end += 1;
             }
-            let commands = self.device.scoped(|| self.encode(first..end, &tensors))?;
-            self.device.submit(Some(commands))?;
+            let commands = device.scoped(|| self.encode(first..end, &tensors))?;
+            device.submit(Some(commands))?;
             first = end;
         }
         Ok(())
     }
 
-    /// Binds the tensors, and fills the arena if the options ask for it.
+    /// Binds the arena and the tensors, and fills the arena if the options ask for it.
     pub(super) fn bind<'a>(
-        &self,
+        &mut self,
+        newest: &mut SharedArena,
         inputs: &'a [&'a wgpu::Buffer],
         outputs: &'a [&'a wgpu::Buffer],
     ) -> Result<Tensors<'a>> {
         assert!(inputs.len() == self.inputs.len() && outputs.len() == self.outputs.len());
+        let arena = self.device.arena_of(newest, self.bindings.arena_bytes)?;
+        self.bindings.prepare(&self.device, &self.launches, arena)?;
         if self.fill_arena {
             self.bindings.fill_arena(&self.device)?;
         }
@@ -282,95 +396,30 @@ fn kernels(lowered: &Lowered) -> String {
     names.join(", ")
 }
 
-/// A launch whose kernel is not compiled yet.
-struct Unbuilt {
-    source: String,
-    name: &'static str,
-    places: Vec<Place>,
-    immediates: [u32; 3],
-    workgroups: [u32; 3],
+/// The place of a value that is computed or read.
+fn place_of(memory: &MemoryPlan, id: ValueId) -> Place {
+    memory.places[id.index()].expect("a value with a place")
 }
 
-/// What launches are built from.
-struct Parts<'a> {
-    graph: &'a Graph,
-    device: &'a Device,
-    memory: &'a MemoryPlan,
-    parameters: Vec<u32>,
-    unbuilt: Vec<Unbuilt>,
-}
-
-impl Parts<'_> {
-    /// Appends a launch of the node at this index.
-    fn add(&mut self, index: usize, dispatch: Dispatch) -> Result<()> {
-        let (memory, node) = (self.memory, &self.graph.nodes[index]);
-        let place = |id: ValueId| memory.places[id.index()].expect("every operand and output has a place");
-        let places = dispatch.bindings.iter().map(|bound| match *bound {
-            Bound::Scratch { offset, bytes } => {
-                let scratch = memory.scratch[index];
-                Place { offset: scratch.offset + offset, bytes, ..scratch }
-            }
-            bound => place(bound.value(node).expect("lowering binds operands that are given")),
-        });
-        let (source, places) = self.within_limits(node, dispatch.source, places.collect())?;
-        let first = self.parameters.len() as u32;
-        self.parameters.extend(&dispatch.parameters.0);
-        self.unbuilt.push(Unbuilt {
-            source,
-            name: dispatch.name,
-            places,
-            immediates: [first, dispatch.elements, 0],
-            workgroups: dispatch.workgroups,
-        });
-        Ok(())
-    }
-
-    /// Splits bindings that exceed the device's limits; returns the kernel's new source and bindings.
-    fn within_limits(&self, node: &Node, source: String, places: Vec<Place>) -> Result<(String, Vec<Place>)> {
-        let limits = &self.device.limits;
-        let refuse = |what: String| {
-            let (name, label) = (node.op.rule().name, &node.label);
-            let label = if label.is_empty() { String::new() } else { format!(" (label {label:?})") };
-            Error::new(ErrorKind::Operation, format!("{name}{label}: {what} on {}", self.device.name()))
-        };
-        let most = (limits.max_storage_buffer_binding_size as usize / ALIGNMENT * ALIGNMENT).max(ALIGNMENT);
-        let fits = places.iter().all(|place| place.bytes.next_multiple_of(8) <= most);
-        let (source, places) = match fits {
-            true => (source, places),
-            false => split(&source, &places, most)
-                .map_err(|why| refuse(format!("a kernel needs more than {most} bytes in one piece ({why})")))?,
-        };
-        let most = limits.max_storage_buffers_per_shader_stage as usize;
-        if places.len() + 1 > most {
-            return Err(refuse(format!("a kernel needs {} buffers, expected at most {most}", places.len() + 1)));
-        }
-        Ok((source, places))
-    }
-}
-
-/// Compiles the kernels on all threads, each distinct source once.
-fn compiled(device: &Device, share: Share, unbuilt: Vec<Unbuilt>) -> Result<Vec<Launch>> {
-    let by_source: BTreeMap<&str, &Unbuilt> = unbuilt.iter().map(|launch| (launch.source.as_str(), launch)).collect();
-    let made: Vec<OnceLock<Result<Arc<Pipeline>>>> = by_source.iter().map(|_| OnceLock::new()).collect();
-    let items: Vec<_> = by_source.iter().zip(&made).collect();
-    share(items.len(), &|index| {
-        let ((source, launch), made) = items[index];
-        made.get_or_init(|| device.pipeline(launch.name, source, launch.places.len() as u32));
+/// The constants that launches and copies read.
+fn constants_read(launches: &[Launch], steps: &[Step]) -> BTreeSet<ValueId> {
+    let places = launches.iter().flat_map(|launch| &launch.places);
+    let copied = steps.iter().filter_map(|step| match step {
+        Step::Copy(place, _) => Some(place),
+        Step::Launches(..) => None,
     });
-    let made = made.into_iter().map(|made| made.into_inner().expect("all were compiled"));
-    let pipelines: BTreeMap<String, Arc<Pipeline>> =
-        by_source.keys().zip(made).map(|(source, made)| Ok((source.to_string(), made?))).collect::<Result<_>>()?;
-    let launch = |unbuilt: Unbuilt| Launch {
-        pipeline: pipelines[&unbuilt.source].clone(),
-        name: unbuilt.name,
-        places: unbuilt.places,
-        immediates: unbuilt.immediates,
-        workgroups: unbuilt.workgroups,
-    };
-    Ok(unbuilt.into_iter().map(launch).collect())
+    let constant = |place: &Place| if let Space::Constant(id) = place.space { Some(id) } else { None };
+    places.chain(copied).filter_map(constant).collect()
 }
 
-/// Whether a place is in a tensor that is bound for each run.
-pub(super) fn is_bound(place: &Place) -> bool {
-    matches!(place.space, Space::Input(_) | Space::Output(_))
+/// These constants of `graph` on the device.
+fn device_constants(
+    device: &Device,
+    graph: &Graph,
+    ids: Vec<ValueId>,
+) -> Result<BTreeMap<ValueId, Arc<DeviceConstant>>> {
+    let constant = |id: &ValueId| graph.value(*id).constant().expect("a place in a constant");
+    let all: Vec<_> = ids.iter().map(constant).collect();
+    let placed = device.constants(&all)?;
+    Ok(ids.into_iter().zip(placed).collect())
 }

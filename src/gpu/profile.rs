@@ -25,12 +25,14 @@ impl Plan {
         outputs: &[&wgpu::Buffer],
         watch: &mut Stopwatch,
     ) -> Result<()> {
-        let tensors = self.bind(inputs, outputs)?;
+        let device = self.device.clone();
+        let mut arena = device.reserve_arena();
+        let tensors = self.bind(&mut arena, inputs, outputs)?;
         // Keeps earlier submissions out of the times.
-        let before = self.device.submit(None)?;
-        self.device.finish(before)?;
+        let before = device.submit(None)?;
+        device.finish(before)?;
         let start = Instant::now();
-        let times = match self.device.device.features().contains(TIMESTAMPS) {
+        let times = match device.device.features().contains(TIMESTAMPS) {
             true => self.device_times(&tensors)?,
             false => self.host_times(&tensors, start)?,
         };

@@ -1,6 +1,7 @@
 //! Tensors on a device.
 
 use super::device::Device;
+use super::exit::enter;
 use crate::error::Result;
 use std::sync::Arc;
 
@@ -40,6 +41,8 @@ impl DeviceTensor {
 
 impl Drop for DeviceTensor {
     fn drop(&mut self) {
+        // The garbage collector frees results on the thread of JavaScript.
+        let _inside = enter();
         self.device.forget(&self.buffer);
     }
 }

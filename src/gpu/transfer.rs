@@ -155,11 +155,19 @@ impl Device {
     /// # Errors
     /// An `UnknownError` if memory for the copy runs out, an `OperationError` if the device is lost.
     pub fn read(&self, buffer: &wgpu::Buffer, bytes: usize) -> Result<Reading> {
+        self.read_from(buffer, 0, bytes)
+    }
+
+    /// Like [`read`](Self::read), from `offset` on (in bytes, a multiple of 4).
+    ///
+    /// # Errors
+    /// Same as [`read`](Self::read).
+    pub fn read_from(&self, buffer: &wgpu::Buffer, offset: usize, bytes: usize) -> Result<Reading> {
         let size = bytes.next_multiple_of(4).max(4) as u64;
         let staging = self.staging(size)?;
         let commands = self.scoped(|| {
             let mut encoder = self.device.create_command_encoder(&Default::default());
-            encoder.copy_buffer_to_buffer(buffer, 0, &staging, 0, size);
+            encoder.copy_buffer_to_buffer(buffer, offset as u64, &staging, 0, size);
             encoder.finish()
         })?;
         let submission = self.submit(Some(commands))?;

@@ -3,6 +3,7 @@
 mod builder;
 mod constant;
 mod graph;
+mod identity;
 mod listing;
 mod origins;
 mod prologue;
@@ -15,6 +16,7 @@ mod widened;
 pub use builder::{Builder, Checkpoint, OperandId};
 pub use constant::Constant;
 pub use graph::{Epilogue, Evaluate, Graph, Growing, Node, Source, Value, bytes_of_sizes};
+pub use identity::Identity;
 pub use listing::Listing;
 pub use prologue::{Prologue, Storage, is_cheap};
 pub use stencil::{Changes, Filling, Stencil};

@@ -20,8 +20,8 @@ pub use mapped::{Backing, Mapped, MappedFile, unreadable};
 pub use pages::expect_writes;
 pub use parts::{ColumnBlock, SharedMut};
 pub use racing::{read, store};
-pub use rows::{Appended, Rows};
-pub use shared::{MIN_SHARED_BYTES, WeakBuffers, share};
+pub use rows::{Appended, Room, Rows, dense_of_rows, with_room};
+pub use shared::{MIN_SHARED_BYTES, WeakMap, share};
 
 use crate::dtype::{DataType, Element};
 use crate::error::{Error, ErrorKind, Result, amount};

@@ -10,24 +10,55 @@ use crate::error::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Memory that rows can be in.
+pub trait Room: Sized {
+    /// Its size in bytes.
+    fn size(&self) -> usize;
+
+    /// New memory of at least `len` bytes that begins with the first `kept` bytes of this one, which are those of rows.
+    ///
+    /// # Errors
+    /// An `UnknownError` if memory runs out.
+    fn grown(&self, kept: usize, len: usize) -> Result<Self>;
+}
+
+impl Room for Buffer {
+    fn size(&self) -> usize {
+        self.len()
+    }
+
+    fn grown(&self, kept: usize, len: usize) -> Result<Buffer> {
+        let mut buffer = Buffer::zeroed(len)?;
+        // SAFETY: rows have at least this many bytes, which are initialized and which nobody writes any more.
+        let rows = unsafe { std::slice::from_raw_parts(self.as_ptr(), kept) };
+        buffer.bytes_mut()[..kept].copy_from_slice(rows);
+        Ok(buffer)
+    }
+}
+
 /// A block whose first bytes are in use.
-struct Block {
-    buffer: Buffer,
+struct Block<M> {
+    memory: M,
     /// Number of bytes that are held or being written.
     used: AtomicUsize,
 }
 
 /// The first bytes of a block, which never change. Clones share them.
-#[derive(Clone)]
-pub struct Rows {
-    block: Arc<Block>,
+pub struct Rows<M = Buffer> {
+    block: Arc<Block<M>>,
     len: usize,
+}
+
+impl<M> Clone for Rows<M> {
+    fn clone(&self) -> Rows<M> {
+        Rows { block: self.block.clone(), len: self.len }
+    }
 }
 
 /// Rows followed by bytes that only the owner may write. If they are dropped before they are
 /// [finished](Appended::finish), their space is free for the next append.
-pub struct Appended {
-    block: Arc<Block>,
+pub struct Appended<M = Buffer> {
+    block: Arc<Block<M>>,
     kept: usize,
     len: usize,
 }
@@ -40,7 +71,7 @@ impl Rows {
     pub fn new(len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Rows> {
         let mut buffer = Buffer::zeroed(with_room(len))?;
         fill(&mut buffer.bytes_mut()[..len]);
-        Ok(Rows { block: Arc::new(Block { buffer, used: AtomicUsize::new(len) }), len })
+        Ok(Rows::of_memory(buffer, len))
     }
 
     /// The rows of a dense tensor of shape `[outer, rows, inner]`, with `inner` in bytes, stored as `[rows, outer,
@@ -56,10 +87,25 @@ impl Rows {
     ///
     /// # Errors
     /// An `UnknownError` if memory runs out.
-    pub fn to_dense(&self, [outer, rows, inner]: [usize; 3]) -> Result<Buffer> {
-        let mut dense = Buffer::zeroed(self.len)?;
-        exchange(self.bytes(), dense.bytes_mut(), [rows, outer, inner]);
-        Ok(dense)
+    pub fn to_dense(&self, sizes: [usize; 3]) -> Result<Buffer> {
+        dense_of_rows(self.bytes(), sizes)
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: these bytes were initialized when they became rows, and nobody writes them any more.
+        unsafe { std::slice::from_raw_parts(self.block.memory.as_ptr(), self.len) }
+    }
+}
+
+impl<M: Room> Rows<M> {
+    /// The first `len` bytes of `memory`, which nobody else writes.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn of_memory(memory: M, len: usize) -> Rows<M> {
+        assert!(len <= memory.size());
+        Rows { block: Arc::new(Block { memory, used: AtomicUsize::new(len) }), len }
     }
 
     /// Number of bytes.
@@ -72,15 +118,14 @@ impl Rows {
         self.len == 0
     }
 
-    /// The address and size in bytes of the block, which other rows may share.
+    /// An address that only rows in the same block have, and the size of the block in bytes.
     pub fn block(&self) -> (usize, usize) {
-        (self.block.buffer.as_ptr().addr(), self.block.buffer.len())
+        (Arc::as_ptr(&self.block).addr(), self.block.memory.size())
     }
 
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: these bytes were initialized when they became rows, and nobody writes them any more.
-        unsafe { std::slice::from_raw_parts(self.block.buffer.as_ptr(), self.len) }
+    /// The memory, which begins with these rows. Others may be writing what comes after them.
+    pub fn memory(&self) -> &M {
+        &self.block.memory
     }
 
     /// These rows with room after them, `len` bytes altogether: in place, or in a copy if somebody else has appended
@@ -91,26 +136,32 @@ impl Rows {
     ///
     /// # Panics
     /// If `len` is less than the current length.
-    pub fn append(&self, len: usize) -> Result<Appended> {
+    pub fn append(&self, len: usize) -> Result<Appended<M>> {
         assert!(len >= self.len);
         let used = &self.block.used;
-        let has_room = len <= self.block.buffer.len();
+        let has_room = len <= self.block.memory.size();
         if has_room && used.compare_exchange(self.len, len, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             return Ok(Appended { block: self.block.clone(), kept: self.len, len });
         }
-        let mut buffer = Buffer::zeroed(with_room(len))?;
-        buffer.bytes_mut()[..self.len].copy_from_slice(self.bytes());
-        Ok(Appended { block: Arc::new(Block { buffer, used: AtomicUsize::new(len) }), kept: self.len, len })
+        let memory = self.block.memory.grown(self.len, with_room(len))?;
+        Ok(Appended { block: Arc::new(Block { memory, used: AtomicUsize::new(len) }), kept: self.len, len })
     }
 
     /// Whether `other` is in the same block.
     #[cfg(test)]
-    pub fn is_beside(&self, other: &Rows) -> bool {
+    pub fn is_beside(&self, other: &Rows<M>) -> bool {
         Arc::ptr_eq(&self.block, &other.block)
     }
 }
 
 impl Appended {
+    /// The first byte. The first [`kept`](Self::kept) bytes must not be written; the others belong to the owner.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.block.memory.as_ptr()
+    }
+}
+
+impl<M> Appended<M> {
     /// Number of bytes: the existing ones, followed by zeros or by what was written before a failure.
     pub fn len(&self) -> usize {
         self.len
@@ -121,9 +172,10 @@ impl Appended {
         self.len == 0
     }
 
-    /// The first byte. The first [`kept`](Self::kept) bytes must not be written; the others belong to the owner.
-    pub fn as_ptr(&self) -> *mut u8 {
-        self.block.buffer.as_ptr()
+    /// The memory, which begins with these bytes. What comes after the first [`kept`](Self::kept) ones belongs to the
+    /// owner.
+    pub fn memory(&self) -> &M {
+        &self.block.memory
     }
 
     /// Number of bytes that existed before.
@@ -132,20 +184,30 @@ impl Appended {
     }
 
     /// Returns all bytes as rows. Nothing is written any more.
-    pub fn finish(mut self) -> Rows {
+    pub fn finish(mut self) -> Rows<M> {
         // Keeps `drop` from freeing the space.
         self.kept = self.len;
         Rows { block: self.block.clone(), len: self.len }
     }
 }
 
-impl Drop for Appended {
+impl<M> Drop for Appended<M> {
     fn drop(&mut self) {
         if self.kept < self.len {
             // Nobody can append to unfinished rows, so these are the last bytes in use.
             self.block.used.store(self.kept, Ordering::Release);
         }
     }
+}
+
+/// `bytes`, which are rows, as a dense tensor of shape `[outer, rows, inner]`, with `inner` in bytes.
+///
+/// # Errors
+/// An `UnknownError` if memory runs out.
+pub fn dense_of_rows(bytes: &[u8], [outer, rows, inner]: [usize; 3]) -> Result<Buffer> {
+    let mut dense = Buffer::zeroed(bytes.len())?;
+    exchange(bytes, dense.bytes_mut(), [rows, outer, inner]);
+    Ok(dense)
 }
 
 /// Exchanges the first two dimensions: `from` is `[a, b, inner]`, `to` becomes `[b, a, inner]`, with `inner` in bytes.
@@ -160,7 +222,7 @@ fn exchange(from: &[u8], to: &mut [u8], [a, b, inner]: [usize; 3]) {
 }
 
 /// Block size for `len` bytes of rows: 1.5 times as many, which copies each byte at most three times as the rows grow.
-fn with_room(len: usize) -> usize {
+pub fn with_room(len: usize) -> usize {
     len.saturating_add(len / 2).max(MIN_BLOCK)
 }
 

@@ -8,43 +8,43 @@ use std::sync::{Arc, LazyLock, Mutex, Weak};
 /// Size in bytes below which buffers are not worth deduplicating.
 pub const MIN_SHARED_BYTES: usize = 1 << 12;
 
-/// Weak references to buffers by key: a buffer lives as long as somebody else holds it.
-pub struct WeakBuffers<K> {
-    buffers: HashMap<K, Vec<Weak<Buffer>>>,
-    /// Number of keys at which dead ones, without a buffer, are next removed.
+/// Weak references by key: an item lives as long as somebody else holds it.
+pub struct WeakMap<K, T> {
+    items: HashMap<K, Vec<Weak<T>>>,
+    /// Number of keys at which dead ones, without an item, are next removed.
     limit: usize,
 }
 
-impl<K> Default for WeakBuffers<K> {
-    fn default() -> WeakBuffers<K> {
-        WeakBuffers { buffers: HashMap::new(), limit: 64 }
+impl<K, T> Default for WeakMap<K, T> {
+    fn default() -> WeakMap<K, T> {
+        WeakMap { items: HashMap::new(), limit: 64 }
     }
 }
 
-impl<K: Eq + Hash> WeakBuffers<K> {
+impl<K: Eq + Hash, T> WeakMap<K, T> {
     /// Number of keys, including dead ones not yet removed.
     #[cfg(test)]
     pub fn count(&self) -> usize {
-        self.buffers.len()
+        self.items.len()
     }
 
-    /// The buffers of `key` that are still alive.
-    pub fn get(&self, key: &K) -> Vec<Arc<Buffer>> {
-        self.buffers.get(key).into_iter().flatten().filter_map(Weak::upgrade).collect()
+    /// The items of `key` that are still alive.
+    pub fn get(&self, key: &K) -> Vec<Arc<T>> {
+        self.items.get(key).into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
-    /// Adds a buffer to those of `key`.
-    pub fn insert(&mut self, key: K, buffer: &Arc<Buffer>) {
-        if self.buffers.len() >= self.limit {
-            self.buffers.retain(|_, buffers| {
-                buffers.retain(|buffer| buffer.strong_count() > 0);
-                !buffers.is_empty()
+    /// Adds an item to those of `key`.
+    pub fn insert(&mut self, key: K, item: &Arc<T>) {
+        if self.items.len() >= self.limit {
+            self.items.retain(|_, items| {
+                items.retain(|item| item.strong_count() > 0);
+                !items.is_empty()
             });
-            self.limit = 64.max(2 * self.buffers.len());
+            self.limit = 64.max(2 * self.items.len());
         }
-        let buffers = self.buffers.entry(key).or_default();
-        buffers.retain(|buffer| buffer.strong_count() > 0);
-        buffers.push(Arc::downgrade(buffer));
+        let items = self.items.entry(key).or_default();
+        items.retain(|item| item.strong_count() > 0);
+        items.push(Arc::downgrade(item));
     }
 }
 
@@ -53,7 +53,7 @@ impl<K: Eq + Hash> WeakBuffers<K> {
 ///
 /// Nobody may change a shared buffer.
 pub fn share(buffer: Arc<Buffer>) -> Arc<Buffer> {
-    static SHARED: LazyLock<Mutex<WeakBuffers<(usize, u64)>>> = LazyLock::new(Mutex::default);
+    static SHARED: LazyLock<Mutex<WeakMap<(usize, u64), Buffer>>> = LazyLock::new(Mutex::default);
     if buffer.len() < MIN_SHARED_BYTES {
         return buffer;
     }
@@ -102,11 +102,11 @@ mod tests {
 
     #[test]
     fn dead_buffers_are_forgotten() {
-        let mut buffers = WeakBuffers::default();
+        let mut buffers = WeakMap::default();
         let kept = filled(1, 1);
         buffers.insert(1000, &kept);
         (0..500).for_each(|key| buffers.insert(key, &filled(0, 1)));
-        assert!(buffers.buffers.len() < 200 && buffers.get(&3).is_empty());
+        assert!(buffers.count() < 200 && buffers.get(&3).is_empty());
         assert!(Arc::ptr_eq(&buffers.get(&1000)[0], &kept));
     }
 }

@@ -101,10 +101,7 @@ impl Backend {
             Backend::Gpu(device) => {
                 let cpu::plan::PlanOptions { share_views, fill_arena, .. } = settings.plan;
                 let options = gpu::plan::PlanOptions { share_views, fill_arena };
-                let share = |count: usize, work: &(dyn Fn(usize) + Sync)| {
-                    env.threads.share(count, count.saturating_mul(COMPILE_COST), work)
-                };
-                let plan = gpu::plan::Plan::of_optimized(graph, origin, device, &share, options)?;
+                let plan = gpu::plan::Plan::of_optimized(graph, origin, device, &compiling(env), options)?;
                 Ok(Plan::Gpu(Box::new(plan)))
             }
         }
@@ -122,9 +119,20 @@ impl Backend {
                 let fits = plan.resize(&filling, origin.clone(), env)?;
                 Ok(fits.then_some(Plan::Cpu(plan)))
             }
+            Plan::Gpu(mut plan) if plan.description().origin.is_alike(origin) => {
+                let filling = stencil.filling(plan.description().origin.values());
+                let fits = plan.resize(&filling, origin.clone(), &compiling(env))?;
+                Ok(fits.then_some(Plan::Gpu(plan)))
+            }
             _ => Ok(None),
         }
     }
+}
+
+/// Compiles kernels on the threads of `env`.
+fn compiling<'e>(env: &'e Env) -> impl Fn(usize, &(dyn Fn(usize) + Sync)) + use<'e> {
+    let threads = env.threads;
+    move |count, work| threads.share(count, count.saturating_mul(COMPILE_COST), work)
 }
 
 /// A graph after the passes of a backend, before it is lowered.
@@ -156,7 +164,7 @@ impl Plan {
     pub fn growing(&self) -> &[Growing] {
         match self {
             Plan::Cpu(plan) => plan.growing(),
-            Plan::Gpu(_) => &[],
+            Plan::Gpu(plan) => plan.growing(),
         }
     }
 
@@ -216,10 +224,16 @@ impl Plan {
                         **contents = Contents::Device(DeviceTensor::zeroed(&device, bytes)?);
                     }
                 }
-                let sources: Vec<&wgpu::Buffer> =
-                    inputs.iter().map(|contents| on_device(contents)).collect::<Result<_>>()?;
                 let targets: Vec<&wgpu::Buffer> =
                     guards.iter().map(|contents| on_device(contents)).collect::<Result<_>>()?;
+                // A cache is part of the output that begins with it.
+                let begun = |index: usize| plan.growing().iter().find(|growing| growing.input == index);
+                let source = |(index, contents)| match begun(index) {
+                    Some(growing) => Ok(targets[growing.output]),
+                    None => on_device(contents),
+                };
+                let sources: Vec<&wgpu::Buffer> =
+                    inputs.iter().map(|contents| &**contents).enumerate().map(source).collect::<Result<_>>()?;
                 match watch {
                     Some(watch) => plan.profile(&sources, &targets, watch),
                     None => plan.run(&sources, &targets),
@@ -233,8 +247,13 @@ impl Plan {
 fn on_device(contents: &Contents) -> Result<&wgpu::Buffer> {
     match contents {
         Contents::Device(tensor) => Ok(tensor.buffer()),
+        Contents::Appended(appended) => appended.buffer().ok_or_else(destroyed),
         Contents::Failed(error) => Err(error.clone()),
         // Tensors of a GPU context are all on the device, except for constants, which are not dispatched.
-        _ => Err(Error::new(ErrorKind::InvalidState, "the tensor is destroyed")),
+        _ => Err(destroyed()),
     }
+}
+
+fn destroyed() -> Error {
+    Error::new(ErrorKind::InvalidState, "the tensor is destroyed")
 }

@@ -128,7 +128,7 @@ impl Context {
     }
 
     /// Like [`open`](Self::open), on the backend that `find` returns.
-    pub(super) fn open_on(&self, find: impl FnOnce() -> Result<Backend> + Send + 'static, lost: Done, done: Done) {
+    pub fn open_on(&self, find: impl FnOnce() -> Result<Backend> + Send + 'static, lost: Done, done: Done) {
         let (backend, kept, losing) = (self.backend.clone(), self.listener.clone(), self.timeline.losing());
         let is_on_gpu = self.is_on_gpu.clone();
         self.timeline.enqueue(

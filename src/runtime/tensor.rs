@@ -2,12 +2,13 @@
 //! without relying on it.
 
 use super::backend::Backend;
+use super::rows::{AppendedRows, CacheRows};
 use super::timeline::Later;
 use crate::cpu::memory::Bound;
 use crate::dimension::Dim;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::tensor::DeviceTensor;
-use crate::memory::{Appended, Buffer, Rows};
+use crate::memory::{Buffer, dense_of_rows};
 use crate::shape::Descriptor;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -16,9 +17,9 @@ pub enum Contents {
     /// Its bytes. A constant tensor shares them with the graphs built from it.
     Bytes(Arc<Buffer>),
     /// Its bytes in the order in which a cache grows: the dimension with this index is outermost.
-    Rows(Rows, usize),
+    Rows(CacheRows, usize),
     /// The part that a graph appends to such a cache.
-    Appended(Appended),
+    Appended(AppendedRows),
     /// Its bytes, on a GPU. The bytes of constant tensors remain here: graphs upload them.
     Device(DeviceTensor),
     /// Nothing: no bytes yet, or released ones.
@@ -58,7 +59,15 @@ impl Tensor {
     pub fn lock(&self) -> Result<MutexGuard<'_, Contents>> {
         let mut contents = self.lock_as_it_is();
         if let Contents::Rows(rows, axis) = &*contents {
-            *contents = Contents::Bytes(Arc::new(rows.to_dense(self.descriptor.around(*axis))?));
+            let dense = rows.to_dense(self.descriptor.around(*axis))?;
+            *contents = match rows {
+                CacheRows::Host(_) => Contents::Bytes(Arc::new(dense)),
+                CacheRows::Device(rows) => {
+                    let tensor = DeviceTensor::zeroed(rows.memory().device(), dense.len())?;
+                    tensor.write(dense.bytes())?;
+                    Contents::Device(tensor)
+                }
+            };
         }
         Ok(contents)
     }
@@ -78,21 +87,32 @@ impl Tensor {
         self.contents.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The bytes in the order in which a cache grows along `axis`: a cache's own, or a copy of another tensor's.
+    /// The rows in the order in which a cache grows along `axis`, where `backend` computes: a cache's own, or a copy of
+    /// another tensor's.
     ///
     /// # Errors
-    /// Same as [`Contents::bytes`]; an UnknownError if memory runs out.
-    pub fn rows(&self, axis: usize) -> Result<Rows> {
-        if let Contents::Rows(rows, own) = &*self.lock_as_it_is()
+    /// Same as [`Contents::bytes`]; an UnknownError if memory runs out, an OperationError if the device fails.
+    pub fn rows(&self, backend: &Backend, axis: usize) -> Result<CacheRows> {
+        let contents = self.lock_as_it_is();
+        if let Contents::Rows(rows, own) = &*contents
             && *own == axis
         {
             return Ok(rows.clone());
         }
-        Rows::of_dense(self.lock()?.bytes()?.bytes(), self.descriptor.around(axis))
+        drop(contents);
+        let sizes = self.descriptor.around(axis);
+        match &*self.lock()? {
+            Contents::Device(tensor) => {
+                let device = tensor.device();
+                let bytes = device.read(tensor.buffer(), self.descriptor.bytes())?.wait(device)?;
+                CacheRows::of_dense(backend, bytes.bytes(), sizes)
+            }
+            contents => CacheRows::of_dense(backend, contents.bytes()?.bytes(), sizes),
+        }
     }
 
     /// Replaces the contents by `rows`, unless the tensor was released.
-    pub fn replace_rows(&self, rows: Rows, axis: usize) {
+    pub fn replace_rows(&self, rows: CacheRows, axis: usize) {
         let mut contents = self.lock_as_it_is();
         if !matches!(*contents, Contents::Released) {
             *contents = Contents::Rows(rows, axis);
@@ -105,7 +125,7 @@ impl Tensor {
     }
 
     /// Takes the rows that a graph has extended.
-    pub fn finish(&self) -> Option<Rows> {
+    pub fn finish(&self) -> Option<CacheRows> {
         match std::mem::replace(&mut *self.lock_as_it_is(), Contents::Released) {
             Contents::Appended(appended) => Some(appended.finish()),
             _ => None,
@@ -188,19 +208,25 @@ impl Tensor {
     /// An InvalidStateError if they were released, the error of the dispatch that failed to write them, an UnknownError
     /// if memory for the copy runs out.
     pub fn read_later(&self, target: Arc<Read>) -> Result<Later> {
-        let contents = self.lock()?;
-        let tensor = match &*contents {
-            Contents::Device(tensor) => tensor,
+        let contents = self.lock_as_it_is();
+        let (tensor, rows) = match &*contents {
+            Contents::Device(tensor) => (tensor, None),
+            Contents::Rows(CacheRows::Device(rows), axis) => (rows.memory(), Some(self.descriptor.around(*axis))),
             other => return Err(other.bytes().err().unwrap_or_else(released)),
         };
         let device = tensor.device().clone();
         let mut reading = device.read(tensor.buffer(), self.descriptor.bytes())?;
+        let finish = move |bytes: Buffer| {
+            let dense = match rows {
+                Some(sizes) => dense_of_rows(bytes.bytes(), sizes)?,
+                None => bytes,
+            };
+            target.put(dense);
+            Ok(())
+        };
         Ok(Box::new(move |patience| match reading.poll(&device, patience) {
             Ok(None) => None,
-            Ok(Some(bytes)) => {
-                target.put(bytes);
-                Some(Ok(()))
-            }
+            Ok(Some(bytes)) => Some(finish(bytes)),
             Err(error) => Some(Err(error)),
         }))
     }
@@ -251,7 +277,7 @@ impl Contents {
     /// Same as [`bytes_mut`](Self::bytes_mut).
     pub fn bound(&mut self, descriptor: &Descriptor) -> Result<Bound<'_>> {
         match self {
-            Contents::Appended(appended) => Ok(Bound::Appended(appended)),
+            Contents::Appended(appended) => appended.bound().ok_or_else(released),
             _ => self.bytes_mut(descriptor).map(Bound::Buffer),
         }
     }

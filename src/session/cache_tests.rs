@@ -1,13 +1,13 @@
-//! Tests of caches that grow in place.
+//! Tests of caches that grow in place, on the CPU and on software Vulkan.
 
-use super::tests::{context, finished, model};
+use super::tests::{context, finished, model, on_llvmpipe};
 use super::*;
 use crate::dimension::numbers;
 use crate::dtype::DataType;
 use crate::memory::{bytes_of, elements};
 use crate::onnx::tensor::ElementType::Float;
 use crate::onnx::testing::{Attr, TestGraph};
-use crate::runtime::{Backend, Tensor};
+use crate::runtime::{Context, Tensor};
 use crate::testing::Random;
 
 const HEADS: usize = 2;
@@ -47,11 +47,9 @@ struct Cached {
 }
 
 impl Cached {
-    fn new(batch: usize) -> Cached {
-        Cached {
-            session: Arc::new(Session::open(model(graph()), context(), SessionOptions::default()).unwrap()),
-            batch,
-        }
+    fn new(batch: usize, context: Arc<Context>) -> Cached {
+        let session = Session::open(model(graph()), context, SessionOptions::default()).unwrap();
+        Cached { session: Arc::new(session), batch }
     }
 
     /// Runs with `new` rows after `past` rows, and checks the sums.
@@ -88,10 +86,9 @@ impl Cached {
     }
 }
 
-#[test]
-fn a_cache_grows_in_place_and_forks_do_not_see_each_other() {
+fn a_cache_grows_in_place_and_forks_do_not_see_each_other(context: Arc<Context>) {
     for batch in [1, 2] {
-        let cached = Cached::new(batch);
+        let cached = Cached::new(batch, context.clone());
         let first = cached.step(4..6, bytes(&tensor(batch, 0..4, 1)), 1);
         let mut last = first.clone();
         for at in 6..30 {
@@ -110,9 +107,8 @@ fn a_cache_grows_in_place_and_forks_do_not_see_each_other() {
     }
 }
 
-#[test]
-fn a_failed_run_leaves_its_cache_unchanged() {
-    let cached = Cached::new(1);
+fn a_failed_run_leaves_its_cache_unchanged(context: Arc<Context>) {
+    let cached = Cached::new(1, context);
     let first = cached.step(4..6, bytes(&tensor(1, 0..4, 9)), 9);
     let shapes = Shapes::from_iter([vec![1, 2, 1, 3], vec![1, 2, 6, 3]]);
     // The tensor has lost its bytes, which is only noticed just before the graph runs.
@@ -126,32 +122,35 @@ fn a_failed_run_leaves_its_cache_unchanged() {
     assert_eq!(elements::<f32>(first.to_dense().unwrap().bytes()), tensor(1, 0..6, 9));
 }
 
-#[test]
-fn tensors_pass_their_memory_on() {
-    let cached = Cached::new(1);
+fn tensors_pass_their_memory_on(context: Arc<Context>) {
+    let cached = Cached::new(1, context.clone());
     let step = |rows: std::ops::Range<usize>, past: Feed, target: Target| {
         let (new, all) = (tensor(1, rows.clone(), 3), tensor(1, 0..rows.end, 3));
         cached.run(new, (past, rows.start), target, &all).unwrap()
     };
     let Some(Output::Tensor(first)) = step(2..4, bytes(&tensor(1, 0..2, 3)), Target::New) else { panic!("a tensor") };
     let Some(Output::Tensor(second)) = step(4..5, Feed::Tensor(first.clone()), Target::New) else { panic!("a tensor") };
-    assert!(second.rows(2).unwrap().is_beside(&first.rows(2).unwrap()));
+    let backend = context.backend().unwrap();
+    assert!(second.rows(&backend, 2).unwrap().is_beside(&first.rows(&backend, 2).unwrap()));
     // Reads return the row-major order, and the tensor can still be fed.
-    let read = |tensor: &Tensor| elements::<f32>(tensor.lock().unwrap().bytes().unwrap().bytes()).to_vec();
+    let read = |tensor: &Arc<Tensor>| {
+        let mut read = None;
+        finished(|done| read = Some(context.read(tensor, done))).unwrap();
+        elements::<f32>(read.unwrap().take().unwrap().bytes()).to_vec()
+    };
     assert_eq!(read(&second), tensor(1, 0..5, 3));
     let Some(Output::Tensor(third)) = step(5..7, Feed::Tensor(second.clone()), Target::New) else { panic!("a tensor") };
     assert_eq!(read(&third), tensor(1, 0..7, 3));
     assert_eq!(read(&first), tensor(1, 0..4, 3));
     // Into a tensor of the caller as well.
     let own = Arc::new(Tensor::new(third.descriptor().clone()));
-    own.fill(&Backend::Cpu, Arc::new(Buffer::zeroed(own.descriptor().bytes()).unwrap())).unwrap();
+    own.fill(&backend, Arc::new(Buffer::zeroed(own.descriptor().bytes()).unwrap())).unwrap();
     assert!(step(5..7, Feed::Tensor(second.clone()), Target::Tensor(own.clone())).is_none());
     assert_eq!(read(&own), tensor(1, 0..7, 3));
 }
 
-#[test]
-fn a_cache_can_be_fed_to_anything() {
-    let cached = Cached::new(2);
+fn a_cache_can_be_fed_to_anything(context: Arc<Context>) {
+    let cached = Cached::new(2, context);
     let cache = cached.step(3..5, bytes(&tensor(2, 0..3, 5)), 5);
     // As another input of the same session, and for two inputs.
     let all = tensor(2, 0..5, 5);
@@ -169,9 +168,8 @@ fn a_cache_can_be_fed_to_anything() {
     assert_eq!(elements::<f32>(cache.to_dense().unwrap().bytes()), all);
 }
 
-#[test]
-fn the_first_run_has_no_cache() {
-    let cached = Cached::new(1);
+fn the_first_run_has_no_cache(context: Arc<Context>) {
+    let cached = Cached::new(1, context);
     let shapes = Shapes::from_iter([vec![1, 2, 4, 3], vec![1, 2, 0, 3]]);
     let values = Arc::new(Slot::default());
     let feeds = vec![bytes(&tensor(1, 0..4, 7)), Feed::Bytes(Arc::default())];
@@ -191,8 +189,7 @@ fn outputs(session: &Arc<Session>, feeds: Vec<(Feed, Vec<u32>)>) -> Vec<Output> 
     values.take().unwrap().into_iter().map(|value: Option<Output>| value.unwrap()).collect()
 }
 
-#[test]
-fn a_view_of_a_cache_is_an_output_of_its_own() {
+fn a_view_of_a_cache_is_an_output_of_its_own(context: Arc<Context>) {
     let graph = TestGraph::default()
         .input("past", Float, &["1", "m", "4"])
         .input("new", Float, &["1", "n", "4"])
@@ -201,7 +198,7 @@ fn a_view_of_a_cache_is_an_output_of_its_own() {
         .node("Reshape", "present rows", "y", vec![])
         .output("y")
         .output("present");
-    let session = Arc::new(Session::open(model(graph), context(), SessionOptions::default()).unwrap());
+    let session = Arc::new(Session::open(model(graph), context, SessionOptions::default()).unwrap());
     let row = |at: usize| (0..4).map(|i| (at * 4 + i) as f32).collect::<Vec<f32>>();
     let mut caches: Vec<Cache> = Vec::new();
     for at in 2..8 {
@@ -222,8 +219,7 @@ fn a_view_of_a_cache_is_an_output_of_its_own() {
     }
 }
 
-#[test]
-fn a_cache_of_images_keeps_its_order() {
+fn a_cache_of_images_keeps_its_order(context: Arc<Context>) {
     let filter: Vec<f32> = vec![1.0; 8 * 8];
     let graph = TestGraph::default()
         .input("past", Float, &["t", "8", "4", "4"])
@@ -232,7 +228,7 @@ fn a_cache_of_images_keeps_its_order() {
         .node("Conv", "x w", "c", vec![])
         .node("Concat", "past c", "present", vec![("axis", Attr::Int(0))])
         .output("present");
-    let session = Arc::new(Session::open(model(graph), context(), SessionOptions::default()).unwrap());
+    let session = Arc::new(Session::open(model(graph), context, SessionOptions::default()).unwrap());
     let image = |x: f32| bytes(&[x; 128]);
     let mut present = outputs(&session, vec![(image(1.0), vec![1, 8, 4, 4]), (image(2.0), vec![1, 8, 4, 4])]);
     let Some(Output::Cache(cache)) = present.pop() else { panic!("a cache") };
@@ -241,4 +237,26 @@ fn a_cache_of_images_keeps_its_order() {
     assert!(longer.rows.is_beside(&cache.rows));
     let expected: Vec<f32> = [1.0, 16.0, 24.0].iter().flat_map(|&x| [x; 128]).collect();
     assert_eq!(elements::<f32>(longer.to_dense().unwrap().bytes()), expected);
+}
+
+/// Runs each test on the CPU and, if requested, on software Vulkan.
+macro_rules! tests {
+    ($($name:ident,)*) => {
+        mod on_cpu {
+            $(#[test] fn $name() { super::$name(super::context()); })*
+        }
+        mod on_software_vulkan {
+            $(#[test] fn $name() { super::$name(super::on_llvmpipe()); })*
+        }
+    };
+}
+
+tests! {
+    a_cache_grows_in_place_and_forks_do_not_see_each_other,
+    a_failed_run_leaves_its_cache_unchanged,
+    tensors_pass_their_memory_on,
+    a_cache_can_be_fed_to_anything,
+    the_first_run_has_no_cache,
+    a_view_of_a_cache_is_an_output_of_its_own,
+    a_cache_of_images_keeps_its_order,
 }

@@ -5,14 +5,13 @@ use super::signature::{Shapes, check_target};
 use super::template::{Filled, FreeSizes, UnknownDim, find};
 use super::value::{Cache, Feed, Output, Target};
 use super::{Session, SessionOptions};
-use crate::description::Processor;
 use crate::dimension::Dim;
 use crate::error::Result;
 use crate::ir::{Builder, Growing};
-use crate::memory::{Buffer, Rows};
+use crate::memory::Buffer;
 use crate::onnx::Binding;
 use crate::onnx::cuts::Rest;
-use crate::runtime::{Backend, CompiledGraph, Contents, Later, Read, Recent, Site, Slot, Tensor};
+use crate::runtime::{Backend, CacheRows, CompiledGraph, Contents, Later, Read, Recent, Site, Slot, Tensor};
 use crate::shape::Descriptor;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
@@ -97,7 +96,7 @@ struct PlacedInputs {
     /// A tensor for each input.
     inputs: Vec<Arc<Tensor>>,
     /// For each input, the rows that an output is appended to, if any.
-    caches: Vec<Option<Rows>>,
+    caches: Vec<Option<CacheRows>>,
 }
 
 /// A session for one set of input shapes.
@@ -157,15 +156,12 @@ pub(super) fn spare(kept: &Specializations, site: &Site) -> Option<Specializatio
     Arc::into_inner(kept.make_room(site.kept_sizes())?)
 }
 
-/// Approximate size of the compiled graphs in bytes. Graphs on the CPU share their weights across sizes: the largest
-/// one counts for all.
+/// Approximate size of the compiled graphs in bytes: they share their weights and the memory for intermediate results
+/// across sizes, so that the largest one counts for all.
 pub(super) fn bytes_of(kept: &Specializations) -> usize {
     let kept = kept.lock();
     let graphs = kept.iter().filter_map(|one| one.graph.as_ref()?.description());
-    graphs.fold(0, |bytes, graph| match graph.processor {
-        Processor::Cpu { .. } => bytes.max(graph.bytes()),
-        Processor::Gpu { .. } => bytes + graph.bytes(),
-    })
+    graphs.map(|graph| graph.bytes()).max().unwrap_or(0)
 }
 
 impl Session {
@@ -449,9 +445,9 @@ impl Specialization {
             self.growing.iter().for_each(|growing| self.writes[growing.output].own.set(Contents::Released));
             return Err(error);
         }
+        self.taken_caches(site, &mut results, &targets);
         match site.backend {
             Backend::Cpu => {
-                self.taken_caches(site, &mut results, &targets);
                 values.put(self.taken_results(results, &targets, session));
                 // A run that goes on behind the graph notes its own time.
                 if self.rest.is_none() && (room == 0 || start.elapsed() > most * ROOM_FACTOR) {
@@ -483,7 +479,7 @@ impl Specialization {
     fn place_outputs(
         &self,
         site: &Site,
-        caches: &[Option<Rows>],
+        caches: &[Option<CacheRows>],
         targets: &[Target],
         session: &Session,
         results: &mut [Option<Output>],
@@ -544,7 +540,7 @@ impl Specialization {
         for (Terminal { at, own, axis }, cache) in self.reads.iter().zip(&mut caches) {
             let feed = feeds[*at].take().expect("the graph reads each input once");
             if let Some(axis) = *axis {
-                *cache = Some(self.rows_of(feed, *at, axis, session)?);
+                *cache = Some(self.rows_of(site, feed, *at, axis, session)?);
                 inputs.push(own.clone());
                 continue;
             }
@@ -568,16 +564,19 @@ impl Specialization {
     }
 
     /// The rows of the feed for the session's input at index `at`; an output is appended to them along `axis`.
-    fn rows_of(&self, feed: Feed, at: usize, axis: usize, session: &Session) -> Result<Rows> {
+    fn rows_of(&self, site: &Site, feed: Feed, at: usize, axis: usize, session: &Session) -> Result<CacheRows> {
+        let backend = &site.backend;
         match feed {
-            Feed::Cache(cache) if cache.axis == axis => Ok(cache.rows),
-            Feed::Cache(cache) => Rows::of_dense(cache.to_dense()?.bytes(), cache.descriptor.around(axis)),
-            Feed::Tensor(tensor) => tensor.rows(axis),
+            Feed::Cache(cache) if cache.axis == axis => cache.rows.on(backend),
+            Feed::Cache(cache) => {
+                CacheRows::of_dense(backend, cache.to_dense()?.bytes(), cache.descriptor.around(axis))
+            }
+            Feed::Tensor(tensor) => tensor.rows(backend, axis),
             Feed::Bytes(bytes) => {
                 let name = &self.names[at];
                 let port =
                     self.inputs.iter().find(|port| port.name == *name).expect("it is read, so that it has a type");
-                let rows = Rows::of_dense(bytes.bytes(), port.descriptor.around(axis))?;
+                let rows = CacheRows::of_dense(backend, bytes.bytes(), port.descriptor.around(axis))?;
                 session.recycle_shared(bytes);
                 Ok(rows)
             }
@@ -632,7 +631,7 @@ impl Specialization {
         values: Arc<Slot<Vec<Option<Output>>>>,
     ) -> Result<Later> {
         let mut reading = Vec::new();
-        for Terminal { at, own, .. } in self.writes.iter().rev() {
+        for Terminal { at, own, .. } in self.writes.iter().rev().filter(|terminal| terminal.axis.is_none()) {
             if let Target::Read | Target::Into(_) = targets[*at] {
                 let read = Arc::new(Read::default());
                 reading.push((*at, own.clone(), own.read_later(read.clone())?, read));

@@ -4,11 +4,13 @@ use super::*;
 use crate::dimension::numbers;
 use crate::dtype::DataType;
 use crate::error::ErrorKind;
+use crate::gpu::adapter::choice_of_tests;
+use crate::gpu::device::Device;
 use crate::memory::{bytes_of, elements};
 use crate::onnx::file::Files;
 use crate::onnx::tensor::ElementType::{self, Float, Float16};
 use crate::onnx::testing::{Attr, TestGraph};
-use crate::runtime::{Tensor, Wish};
+use crate::runtime::{Backend, Tensor, Wish};
 use std::cell::Cell;
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::mpsc::channel;
@@ -37,6 +39,14 @@ pub(super) fn context() -> Arc<Context> {
 fn opened(context: Context) -> Arc<Context> {
     let context = Arc::new(context);
     finished(|done| context.open(Wish::Cpu("for a test"), Done::unobserved(), done)).unwrap();
+    context
+}
+
+/// A context on llvmpipe, independent of the environment.
+pub(super) fn on_llvmpipe() -> Arc<Context> {
+    let context = Arc::new(Context::new(Some(1), false).unwrap());
+    let find = || Ok(Backend::Gpu(Device::shared(&choice_of_tests())?.expect("software Vulkan")));
+    finished(|done| context.open_on(find, Done::unobserved(), done)).unwrap();
     context
 }
 

@@ -2,8 +2,8 @@
 
 use crate::dimension::numbers;
 use crate::error::Result;
-use crate::memory::{Buffer, Rows};
-use crate::runtime::{Slot, Tensor};
+use crate::memory::Buffer;
+use crate::runtime::{CacheRows, Slot, Tensor};
 use crate::shape::Descriptor;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,16 +48,16 @@ pub struct Cache {
     /// Its type and shape; dimensions can be 0.
     pub descriptor: Descriptor,
     /// Its bytes, with the dimension `axis` outermost.
-    pub rows: Rows,
+    pub rows: CacheRows,
     /// The dimension along which it grows.
     pub axis: usize,
 }
 
 impl Cache {
-    /// The bytes in row-major order.
+    /// The bytes in row-major order. Waits for the device that they are on.
     ///
     /// # Errors
-    /// An UnknownError if memory runs out.
+    /// An UnknownError if memory runs out, an OperationError if the device fails.
     pub fn to_dense(&self) -> Result<Buffer> {
         self.rows.to_dense(self.descriptor.around(self.axis))
     }

@@ -58,17 +58,35 @@ pub fn strided(l: &mut Lowering, output: usize, view: &Strided) {
     l.map(output, "copy", inputs, &functions, parameters);
 }
 
-/// Copies each operand into its part of the output.
+/// Copies each operand into its part of the output, except for a cache that the output begins with.
 pub fn concat(op: &Concat, l: &mut Lowering) {
     let shape = &l.outputs[0].sizes();
     let inner: u32 = shape[op.axis as usize + 1..].iter().product();
     let size = shape[op.axis as usize];
+    let is_outermost = shape[..op.axis as usize].iter().all(|&size| size == 1);
+    let is_there = l.begins_with_cache();
     let mut start = 0;
     for index in 0..l.inputs.len() {
         let own = l.input(index).sizes()[op.axis as usize];
-        // Parameters: elements after the axis, size of the output along it, and start and size of the operand along it.
-        let parameters = Parameters(vec![inner, size, start, own]);
-        let functions = "
+        let inputs = vec![l.readable("x", index)];
+        if is_there && index == 0 {
+            // Nothing to copy.
+        } else if is_outermost {
+            let functions = "fn value(i: u32) -> x_value { return x(i - parameter(0u)); }\n";
+            let entry = Entry::Part { first: start * inner, count: own * inner };
+            l.entered(0, "concat", inputs, functions, Parameters(vec![start * inner]), entry);
+        } else {
+            // Parameters: elements after the axis, size of the output along it, and start and size of the operand
+            // along it.
+            let parameters = Parameters(vec![inner, size, start, own]);
+            l.entered(0, "concat", inputs, PART_OF_EACH, parameters, Entry::MaskedWords);
+        }
+        start += own;
+    }
+}
+
+/// An operand's part of each slice of a concatenation.
+const PART_OF_EACH: &str = "
 fn place(i: u32) -> u32 { return (i / parameter(0u)) % parameter(1u) - parameter(2u); }
 fn covers(i: u32) -> bool { return place(i) < parameter(3u); }
 fn value(i: u32) -> x_value {
@@ -77,11 +95,6 @@ fn value(i: u32) -> x_value {
   return x((outer * parameter(3u) + place(i)) * inner + i % inner);
 }
 ";
-        let inputs = vec![l.readable("x", index)];
-        l.entered(0, "concat", inputs, functions, parameters, Entry::MaskedWords);
-        start += own;
-    }
-}
 
 /// `pad()`.
 pub fn pad(op: &Pad, l: &mut Lowering) {
