@@ -11,7 +11,7 @@ use super::loss::Loss;
 use super::pipelines::Pipelines;
 use super::poller::{Poller, wait_for};
 use super::steps::product::self_test;
-use super::transfer::Transfer;
+use super::transfer::{Traffic, Transfer};
 use crate::error::{Error, ErrorKind, Result, amount, panic_text};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,6 +36,7 @@ pub struct Device {
     pub loss: Arc<Loss>,
     pub(super) pipelines: Pipelines,
     pub(super) transfer: Mutex<Transfer>,
+    pub(super) traffic: Traffic,
     pub(super) poller: Poller,
     /// Bind groups of plans, which must not outlive the tensors in them.
     pub(super) bound: Mutex<Vec<Weak<BoundSets>>>,
@@ -171,6 +172,7 @@ impl Device {
         Ok(Device {
             pipelines: Pipelines::new(&device, &info),
             transfer: Mutex::new(Transfer::new(&device)),
+            traffic: Traffic::default(),
             poller: Poller::start(&device, &loss)?,
             bound: Mutex::default(),
             resident: Mutex::default(),

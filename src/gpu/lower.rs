@@ -6,7 +6,7 @@ use super::map::{BoundEpilogue, Entry, Map, Readable, Wide};
 use super::steps::{attention, copy, cumulative, gather, normalization, product, recurrent, reduce, spatial};
 use crate::dtype::DataType;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Graph, Node, Prologue};
+use crate::ir::{Graph, Node, Prologue, Source};
 use crate::ops::elementwise::Elementwise;
 use crate::ops::extension::elementwise::Extended;
 use crate::ops::fused::Fused;
@@ -164,6 +164,11 @@ impl<'a> Lowering<'a> {
         let crate::ir::Epilogue { program, operands } = &self.node.epilogue;
         let operands = (0..operands.len()).map(|index| self.bound(Bound::Epilogue(index))).collect();
         (!program.is_empty()).then_some(BoundEpilogue { program, operands })
+    }
+
+    /// Whether a binding is a constant.
+    pub fn is_constant(&self, bound: Bound) -> bool {
+        bound.value(self.node).is_some_and(|id| matches!(self.graph.value(id).source, Source::Constant(_)))
     }
 
     /// A binding of a value, and the value's descriptor.

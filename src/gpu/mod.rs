@@ -7,7 +7,7 @@ pub mod adapter;
 mod arena;
 mod bindings;
 pub mod cache;
-mod constants;
+pub mod constants;
 pub mod device;
 pub mod dialect;
 pub mod direct;

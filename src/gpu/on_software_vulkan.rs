@@ -264,3 +264,53 @@ fn an_error_of_a_kernel_names_it() {
     let error = device.pipeline("nonsense", "fn main() { 1 }", 0).map(drop).unwrap_err();
     assert!(error.message.starts_with("the kernel nonsense does not compile: "), "{error}");
 }
+
+/// A product with a matrix of 1 MiB whose numbers begin at `first`.
+fn product(first: u32) -> String {
+    let numbers: String = (0..512 * 512).map(|index| format!(" {}", (index + first) % 97)).collect();
+    format!(
+        "%0 = input x float32 [1, 512]\n%1 = constant float32 [512, 512]{numbers}\n%2 = matmul %0 %1\noutput y = %2"
+    )
+}
+
+#[test]
+fn weights_are_uploaded_once_for_all_graphs() {
+    let device = own_device(EXTENSIONS);
+    let uploaded = |text: &str| {
+        let [before, _] = device.traffic();
+        let plan = plan(&device, text).unwrap();
+        (device.traffic()[0] - before, plan)
+    };
+    let (first, one) = uploaded(&product(0));
+    let (second, two) = uploaded(&product(0));
+    let (other, _) = uploaded(&product(1));
+    assert!(first > 1 << 20 && second < 1 << 14 && other > 1 << 20, "{first}, {second}, {other} bytes");
+    // The graphs hold them, not the device.
+    drop((one, two));
+    let (again, _) = uploaded(&product(0));
+    assert!(again > 1 << 20, "{again} bytes");
+}
+
+#[test]
+fn plans_share_the_memory_for_intermediate_results() {
+    let device = own_device(EXTENSIONS);
+    let text = |size: usize| {
+        format!("%0 = input x float32 [{size}]\n%1 = exp %0\n%2 = cumulativeSum %1 axis=0\noutput y = %2")
+    };
+    let mut small = plan(&device, &text(8)).unwrap();
+    let x = device.buffer_of("x", &bytes(&[0.0; 8])).unwrap();
+    let y = device.buffer("y", 32).unwrap();
+    let mut run = || {
+        small.run(&[&x], &[&y]).unwrap();
+        assert_eq!(floats(&device, &y, 8), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    };
+    run();
+    // Another plan needs more of it; this one moves there.
+    let mut large = plan(&device, &text(1 << 16)).unwrap();
+    run();
+    let zeros = device.buffer_of("x", &vec![0; 4 << 16]).unwrap();
+    let sums = device.buffer("y", 4 << 16).unwrap();
+    large.run(&[&zeros], &[&sums]).unwrap();
+    assert_eq!(floats(&device, &sums, 1 << 16)[(1 << 16) - 1], (1 << 16) as f32);
+    run();
+}

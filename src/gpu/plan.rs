@@ -269,6 +269,11 @@ impl Plan {
         Ok(())
     }
 
+    /// The constants that it reads.
+    pub fn constants(&self) -> impl Iterator<Item = &Arc<DeviceConstant>> {
+        self.bindings.constants.values()
+    }
+
     /// The outputs that begin with an input, in its memory.
     pub fn growing(&self) -> &[Growing] {
         &self.growing

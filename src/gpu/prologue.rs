@@ -57,6 +57,8 @@ fn computed(
     let dialect = l.dialect;
     let mut text = String::new();
     let mut reads = Vec::new();
+    // Sizes of weights are always the same. Others may change with each token of a text, which must not compile a kernel.
+    let divisors = if l.is_constant(operands[0].0) { Divisors::Text } else { Divisors::Parameters };
     for (index, (bound, descriptor)) in operands.iter().enumerate() {
         let own = format!("{name}_{index}");
         bindings.push(*bound);
@@ -68,7 +70,7 @@ fn computed(
             true => dialect.readable_nibbles(binding, &own, descriptor.dtype),
             false => dialect.readable(binding, &own, descriptor.dtype),
         };
-        let place = spread(parameters, shape, &whole, Divisors::Text);
+        let place = spread(parameters, shape, &whole, divisors);
         let next = match place.strip_suffix(", i)") {
             Some(call) => format!("{call}, i + NEXT)"),
             None => place.replacen('i', "(i + NEXT)", 1),

@@ -5,6 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Buffer;
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
@@ -73,7 +74,19 @@ impl Transfer {
     }
 }
 
+/// Bytes that have been copied to a device and back.
+#[derive(Default)]
+pub struct Traffic {
+    up: AtomicU64,
+    down: AtomicU64,
+}
+
 impl Device {
+    /// Bytes copied to the device, and from it, since it was opened.
+    pub fn traffic(&self) -> [u64; 2] {
+        [&self.traffic.up, &self.traffic.down].map(|bytes| bytes.load(Ordering::Relaxed))
+    }
+
     fn transfer(&self) -> MutexGuard<'_, Transfer> {
         self.transfer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -111,6 +124,7 @@ impl Device {
             drop(view);
             transfer.waiting = (transfer.waiting.0 + size, transfer.waiting.1 + 1);
             transfer.staged += size;
+            self.traffic.up.fetch_add(size as u64, Ordering::Relaxed);
             Ok(transfer.waiting.0 >= MAX_WAITING.0 || transfer.waiting.1 >= MAX_WAITING.1)
         })??;
         if full {
@@ -165,6 +179,7 @@ impl Device {
     pub fn read_from(&self, buffer: &wgpu::Buffer, offset: usize, bytes: usize) -> Result<Reading> {
         let size = bytes.next_multiple_of(4).max(4) as u64;
         let staging = self.staging(size)?;
+        self.traffic.down.fetch_add(size, Ordering::Relaxed);
         let commands = self.scoped(|| {
             let mut encoder = self.device.create_command_encoder(&Default::default());
             encoder.copy_buffer_to_buffer(buffer, offset as u64, &staging, 0, size);

@@ -14,6 +14,7 @@ use crate::ir::{Builder, Graph, Growing, Node, Stencil};
 use crate::memory::Buffer;
 use crate::observe::{Stopwatch, Unobserved};
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES, MAX_VALUE_BYTES};
+use std::any::Any;
 use std::sync::Arc;
 
 /// The processor of a context.
@@ -28,6 +29,9 @@ pub enum Backend {
 /// The cost of compiling a kernel, in the units of [`Threads::share`](cpu::schedule::pool::Threads::share): at least a
 /// millisecond.
 const COMPILE_COST: usize = 1 << 26;
+
+/// A constant that plans read, kept for others.
+pub type Weight = Arc<dyn Any + Send + Sync>;
 
 /// A compiled graph for either backend.
 pub enum Plan {
@@ -168,12 +172,11 @@ impl Plan {
         }
     }
 
-    /// Calls `visit` with the buffers of constants that the plan reads, packed or not; buffers on a device are private
-    /// to it.
-    pub fn each_weight(&self, visit: impl FnMut(&Arc<Buffer>)) {
+    /// Calls `visit` with the constants that the plan reads, packed or not, and their sizes in bytes.
+    pub fn each_weight(&self, mut visit: impl FnMut(Weight, usize)) {
         match self {
-            Plan::Cpu(plan) => plan.weights().for_each(visit),
-            Plan::Gpu(_) => {}
+            Plan::Cpu(plan) => plan.weights().for_each(|buffer| visit(buffer.clone(), buffer.len())),
+            Plan::Gpu(plan) => plan.constants().for_each(|constant| visit(constant.clone(), constant.held())),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Contexts: the operations of `MLContext`, as requests on its timeline.
 
-use super::backend::{Backend, Optimized, Plan};
+use super::backend::{Backend, Optimized, Plan, Weight};
 use super::background::panicked;
 use super::settings::{Settings, THREADS_VARIABLE, thread_count};
 use super::tensor::{Contents, Read, Tensor};
@@ -659,8 +659,8 @@ impl CompiledGraph {
         look(self.lock().as_ref().map_or_else(Default::default, |plan| plan.ports()))
     }
 
-    /// Calls `visit` with the buffers of constants that it reads; see [`Plan::each_weight`].
-    pub fn each_weight(&self, mut visit: impl FnMut(&Arc<Buffer>)) {
+    /// Calls `visit` with the constants that it reads; see [`Plan::each_weight`].
+    pub fn each_weight(&self, mut visit: impl FnMut(Weight, usize)) {
         self.lock().iter().for_each(|plan| plan.each_weight(&mut visit));
     }
 

@@ -3,13 +3,12 @@
 //! A [`Template`] is a graph for all sizes for which all compile-time decisions have the same outcome. [`Templates`]
 //! caches one per recent combination of outcomes, [`Recent`] the compiled graphs for the last few sets of sizes.
 
-use super::backend::Optimized;
+use super::backend::{Optimized, Weight};
 use super::context::{CompiledGraph, Site};
 use crate::description::Origin;
 use crate::dimension::{Dim, Tape};
 use crate::error::Result;
 use crate::ir::Stencil;
-use crate::memory::Buffer;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -67,9 +66,9 @@ pub struct Template<T> {
     tape: Tape,
     /// `None` if there is nothing to compute.
     graph: Option<(Mutex<Stencil>, Origin)>,
-    /// Packed weights that steps read in place. Kept even if no compiled graph uses them at the moment, to avoid
-    /// packing them again.
-    weights: Mutex<HashMap<usize, Arc<Buffer>>>,
+    /// Weights that steps read in place, by their addresses. Kept even if no compiled graph uses them at the moment, to
+    /// avoid packing or uploading them again.
+    weights: Mutex<HashMap<usize, Weight>>,
     recorded: T,
 }
 
@@ -135,9 +134,9 @@ impl<T> Template<T> {
     /// Keeps the weights that `graph` reads, which was compiled from this template.
     fn keep_weights(&self, graph: &CompiledGraph) {
         let mut weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
-        graph.each_weight(|buffer| {
-            if buffer.len() >= MIN_KEPT {
-                weights.entry(Arc::as_ptr(buffer) as usize).or_insert_with(|| buffer.clone());
+        graph.each_weight(|weight, bytes| {
+            if bytes >= MIN_KEPT {
+                weights.entry(Arc::as_ptr(&weight).addr()).or_insert(weight);
             }
         });
     }

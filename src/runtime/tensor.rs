@@ -190,6 +190,16 @@ impl Tensor {
         Ok(())
     }
 
+    /// Takes the memory on a GPU of `other`, which nothing will use any more, if this tensor needs most of it.
+    pub fn take_place_of(&self, other: &Tensor) {
+        let mut old = other.lock_as_it_is();
+        let Contents::Device(tensor) = &*old else { return };
+        let (size, bytes) = (tensor.buffer().size(), self.descriptor.bytes() as u64);
+        if bytes <= size && size / 4 <= bytes {
+            self.set(std::mem::replace(&mut *old, Contents::Released));
+        }
+    }
+
     /// Takes the bytes of a tensor that is not on a GPU, if they are not shared.
     pub fn take(&self) -> Option<Buffer> {
         let mut contents = self.lock_as_it_is();

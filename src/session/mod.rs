@@ -22,6 +22,8 @@ mod lists;
 mod lookups;
 #[cfg(test)]
 mod memory_tests;
+#[cfg(test)]
+mod on_software_vulkan;
 mod program;
 mod progress;
 mod rounds;

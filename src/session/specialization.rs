@@ -334,10 +334,15 @@ impl Specialization {
         let Some(graph) = &self.graph else { return };
         graph.with_ports(|[read, written]| {
             let terminals = self.reads.iter_mut().zip(read).chain(self.writes.iter_mut().zip(written));
-            for (Terminal { own, .. }, (_, descriptor)) in terminals {
+            for (Terminal { own, .. }, (_, descriptor)) in
+                terminals.filter(|(terminal, (_, now))| terminal.own.descriptor() != now)
+            {
                 match Arc::get_mut(own) {
                     Some(own) => own.reshape(&descriptor.shape),
-                    None => *own = own_tensor(site, descriptor.clone()),
+                    None => {
+                        let before = std::mem::replace(own, own_tensor(site, descriptor.clone()));
+                        own.take_place_of(&before);
+                    }
                 }
             }
         });
