@@ -2,6 +2,7 @@
 
 use super::dialect::Dialect;
 use crate::ir::{Node, ValueId};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Invocations per workgroup of kernels that compute each element on its own: a multiple of every subgroup size.
 pub const WORKGROUP: u32 = 64;
@@ -87,8 +88,19 @@ pub struct Dispatch {
     pub workgroups: [u32; 3],
 }
 
-/// The declarations at the start of every kernel.
-pub fn header(dialect: Dialect) -> String {
+/// The declarations at the start of every kernel; most of its text.
+pub fn header(dialect: Dialect) -> Arc<str> {
+    static MADE: Mutex<Vec<(Dialect, Arc<str>)>> = Mutex::new(Vec::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, header)) = made.iter().find(|(of, _)| *of == dialect) {
+        return header.clone();
+    }
+    let header: Arc<str> = made_header(dialect).into();
+    made.push((dialect, header.clone()));
+    header
+}
+
+fn made_header(dialect: Dialect) -> String {
     let prelude = dialect.prelude();
     format!(
         "{prelude}

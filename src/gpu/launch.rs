@@ -132,18 +132,19 @@ impl Parts<'_> {
 /// # Errors
 /// An `OperationError` if a kernel does not compile.
 pub(super) fn built(device: &Device, share: Share, unbuilt: Vec<Unbuilt>) -> Result<Vec<Launch>> {
-    let by_source: BTreeMap<&str, &Unbuilt> = unbuilt.iter().map(|launch| (launch.source.as_str(), launch)).collect();
-    let made: Vec<OnceLock<Result<Arc<Pipeline>>>> = by_source.iter().map(|_| OnceLock::new()).collect();
-    let items: Vec<_> = by_source.iter().zip(&made).collect();
+    let by_body: BTreeMap<&str, &Unbuilt> =
+        unbuilt.iter().map(|launch| (device.body(&launch.source), launch)).collect();
+    let made: Vec<OnceLock<Result<Arc<Pipeline>>>> = by_body.iter().map(|_| OnceLock::new()).collect();
+    let items: Vec<_> = by_body.values().zip(&made).collect();
     share(items.len(), &|index| {
-        let ((source, launch), made) = items[index];
-        made.get_or_init(|| device.pipeline(launch.name, source, launch.places.len() as u32));
+        let (Unbuilt { name, source, places, .. }, made) = items[index];
+        made.get_or_init(|| device.pipeline(name, source, places.len() as u32));
     });
     let made = made.into_iter().map(|made| made.into_inner().expect("all were compiled"));
     let pipelines: BTreeMap<&str, Arc<Pipeline>> =
-        by_source.keys().zip(made).map(|(source, made)| Ok((*source, made?))).collect::<Result<_>>()?;
-    let pipelines: Vec<Arc<Pipeline>> =
-        unbuilt.iter().map(|unbuilt| pipelines[unbuilt.source.as_str()].clone()).collect();
+        by_body.keys().zip(made).map(|(body, made)| Ok((*body, made?))).collect::<Result<_>>()?;
+    let of_launch = |unbuilt: &Unbuilt| pipelines[device.body(&unbuilt.source)].clone();
+    let pipelines: Vec<Arc<Pipeline>> = unbuilt.iter().map(of_launch).collect();
     let launch = |(unbuilt, pipeline): (Unbuilt, Arc<Pipeline>)| Launch {
         name: unbuilt.name,
         pipeline,

@@ -89,7 +89,7 @@ impl Map<'_> {
     /// Turns this kernel into a launch of `l`.
     pub fn dispatch(mut self, l: &Lowering) -> Dispatch {
         let dialect = l.dialect;
-        let mut text = header(dialect);
+        let mut text = header(dialect).to_string();
         let mut bindings = Vec::new();
         for input in &self.inputs {
             let is_wide = self.wide.inputs.contains(&input.name);

@@ -2,6 +2,7 @@
 
 use super::cache;
 use super::device::{Device, IMMEDIATES};
+use super::kernel::header;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,8 +26,8 @@ pub(super) const MAX_UNUSED: usize = 256;
 /// The known pipelines.
 #[derive(Default)]
 struct Known {
-    /// By source. Pipelines without users expire.
-    by_source: HashMap<String, Weak<Pipeline>>,
+    /// By body. Pipelines without users expire.
+    by_body: HashMap<String, Weak<Pipeline>>,
     /// The most recently compiled pipelines.
     latest: VecDeque<Arc<Pipeline>>,
 }
@@ -60,22 +61,22 @@ impl Pipelines {
 
     /// The number of live pipelines.
     pub fn count(&self) -> usize {
-        self.known().by_source.values().filter(|pipeline| pipeline.strong_count() > 0).count()
+        self.known().by_body.values().filter(|pipeline| pipeline.strong_count() > 0).count()
     }
 
-    /// Keeps `pipeline` for other users of the same source.
-    fn keep(&self, source: &str, pipeline: &Arc<Pipeline>) {
-        let Known { by_source, latest } = &mut *self.known();
+    /// Keeps `pipeline` for other users of the same kernel.
+    fn keep(&self, body: &str, pipeline: &Arc<Pipeline>) {
+        let Known { by_body, latest } = &mut *self.known();
         latest.push_back(pipeline.clone());
         if latest.len() > MAX_UNUSED {
             latest.pop_front();
         }
-        if by_source.len() == by_source.capacity() {
-            by_source.retain(|_, pipeline| pipeline.strong_count() > 0);
-            let count = by_source.len().max(64);
-            by_source.reserve(count);
+        if by_body.len() == by_body.capacity() {
+            by_body.retain(|_, pipeline| pipeline.strong_count() > 0);
+            let count = by_body.len().max(64);
+            by_body.reserve(count);
         }
-        by_source.insert(source.to_string(), Arc::downgrade(pipeline));
+        by_body.insert(body.to_string(), Arc::downgrade(pipeline));
         self.changed.store(true, Ordering::Relaxed);
     }
 
@@ -97,19 +98,24 @@ fn file_name(info: &wgpu::AdapterInfo) -> Option<String> {
 }
 
 impl Device {
+    /// The part of a kernel's source that distinguishes it from the others.
+    pub(super) fn body<'s>(&self, source: &'s str) -> &'s str {
+        source.strip_prefix(&*header(self.dialect)).unwrap_or(source)
+    }
+
     /// Returns the pipeline of a kernel that binds `tensors` tensors. Compiles it unless a pipeline with the same source
     /// is known.
     ///
     /// # Errors
     /// An `OperationError` if the source is rejected.
     pub fn pipeline(&self, name: &str, source: &str, tensors: u32) -> Result<Arc<Pipeline>> {
-        if let Some(pipeline) = self.pipelines.known().by_source.get(source).and_then(Weak::upgrade) {
+        if let Some(pipeline) = self.pipelines.known().by_body.get(self.body(source)).and_then(Weak::upgrade) {
             return Ok(pipeline);
         }
         let pipeline = Arc::new(self.scoped(|| self.compile(name, source, tensors)).map_err(|error| {
             Error::new(ErrorKind::Operation, format!("the kernel {name} does not compile: {error}"))
         })?);
-        self.pipelines.keep(source, &pipeline);
+        self.pipelines.keep(self.body(source), &pipeline);
         Ok(pipeline)
     }
 

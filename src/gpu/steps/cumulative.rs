@@ -21,7 +21,7 @@ pub fn cumulative_sum(op: &CumulativeSum, l: &mut Lowering) {
         let mut bindings = Vec::new();
         let operand = declare(l, &l.readable("x", 0), false, &mut bindings, &mut parameters);
         bindings.push(target);
-        let text = header(dialect)
+        let text = header(dialect).to_string()
             + &operand
             + &format!(
                 "@group(0) @binding({}) var<storage, read_write> output_words: array<{value}>;\n",

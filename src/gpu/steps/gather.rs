@@ -136,7 +136,7 @@ fn scatter(l: &mut Lowering, parameters: Parameters, functions: String, slice: u
     let clear = Fill { elements: slices, target: owners };
     clear.dispatch(l);
     let dialect = l.dialect;
-    let text = header(dialect)
+    let text = header(dialect).to_string()
         + &dialect.readable(1, "indices", l.input(1).dtype)
         + "@group(0) @binding(2) var<storage, read_write> owners: array<atomic<u32>>;\n"
         + &functions
@@ -173,7 +173,7 @@ struct Fill {
 
 impl Fill {
     fn dispatch(self, l: &mut Lowering) {
-        let text = header(l.dialect)
+        let text = header(l.dialect).to_string()
             + "@group(0) @binding(1) var<storage, read_write> words: array<u32>;\n"
             + include_str!("../shaders/each.wgsl")
             + "fn each(i: u32) { words[i] = 0u; }\n";

@@ -148,7 +148,7 @@ fn lower(l: &mut Lowering, sequence: &Sequence, operands: &Operands, functions: 
     let states = l.scratch(rows as usize * 4 * hidden * 4);
     let all = l.scratch(sequence.steps as usize * rows as usize * hidden * 4);
     let dialect = l.dialect;
-    let mut text = header(dialect);
+    let mut text = header(dialect).to_string();
     let mut bindings = Vec::new();
     let gates = l.input(1).sizes()[l.input(1).rank() - 2] / sequence.hidden;
     let backward = (sequence.direction == Direction::Backward) as u32;
