@@ -4,6 +4,7 @@ use super::bindings::{Bindings, Constants, Groups};
 use super::device::Device;
 use super::kernel::{ALIGNMENT, Bound, Dispatch};
 use super::lower::{Lowered, lower};
+use super::operands::operands;
 use super::pipelines::Pipeline;
 use super::split::split;
 use crate::compile::memory::{MemoryPlan, Place, Space, plan};
@@ -30,6 +31,7 @@ pub const TARGET: Target = Target {
     },
     takes_epilogue: |op| matches!(op, Api(Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_))),
     reads,
+    operands,
     computes_halves: true,
     granularity: Granularity { block: ALIGNMENT, view: ALIGNMENT },
 };
@@ -333,16 +335,18 @@ impl Parts<'_> {
             let label = if label.is_empty() { String::new() } else { format!(" (label {label:?})") };
             Error::new(ErrorKind::Operation, format!("{name}{label}: {what} on {}", self.device.name()))
         };
-        let most = (limits.max_storage_buffer_binding_size as usize / ALIGNMENT * ALIGNMENT).max(ALIGNMENT);
-        let fits = places.iter().all(|place| place.bytes.next_multiple_of(8) <= most);
+        let piece = (limits.max_storage_buffer_binding_size as usize / ALIGNMENT * ALIGNMENT).max(ALIGNMENT);
+        let fits = places.iter().all(|place| place.bytes.next_multiple_of(8) <= piece);
         let (source, places) = match fits {
             true => (source, places),
-            false => split(&source, &places, most)
-                .map_err(|why| refuse(format!("a kernel needs more than {most} bytes in one piece ({why})")))?,
+            false => split(&source, &places, piece)
+                .map_err(|why| refuse(format!("a kernel needs more than {piece} bytes in one piece ({why})")))?,
         };
         let most = limits.max_storage_buffers_per_shader_stage as usize;
         if places.len() + 1 > most {
-            return Err(refuse(format!("a kernel needs {} buffers, expected at most {most}", places.len() + 1)));
+            let pieces = if fits { String::new() } else { format!(" for tensors in pieces of {piece} bytes") };
+            let count = places.len() + 1;
+            return Err(refuse(format!("a kernel needs {count} buffers{pieces}, expected at most {most}")));
         }
         Ok((source, places))
     }
