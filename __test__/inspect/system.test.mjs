@@ -98,6 +98,7 @@ test('a variable that makes no sense is a problem that names it, its value and w
     ['WEBNN_FILL_ARENA', 'yes'],
     ['WEBNN_KEPT_SIZES', '0'],
     ['WEBNN_GPU_SOFTWARE', '2'],
+    ['WEBNN_GPU_LIMITS', 'none'],
   ]) {
     const {
       problems: [problem, ...others],

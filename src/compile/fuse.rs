@@ -2,6 +2,7 @@
 //! registers; operators after a matrix product or convolution become its epilogue.
 
 use super::Target;
+use super::prologue::operand_counts;
 use crate::dtype::DataType;
 use crate::ir::{Epilogue, Graph, Node, ValueId};
 use crate::ops::elementwise::Elementwise;
@@ -10,7 +11,7 @@ use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::{Descriptor, broadcasts_to};
 use std::collections::BTreeSet;
 
-/// Maximum number of operands of a program: each needs a register block while it runs.
+/// Maximum number of operands of a program: each needs a register block while it runs. Targets may allow fewer.
 const MAX_OPERANDS: usize = 8;
 /// Maximum number of instructions of a program: its register blocks must stay in the first-level cache.
 const MAX_INSTRUCTIONS: usize = 24;
@@ -18,7 +19,7 @@ const MAX_INSTRUCTIONS: usize = 24;
 /// Moves element-wise operators into the epilogue of the product whose result they read, including everything in
 /// between that has no other readers. The product moves to the position where the other operands are computed.
 pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
-    let uses = graph.use_counts();
+    let (uses, counts) = (graph.use_counts(), operand_counts(graph, target));
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
         node.reads().for_each(|id| readers[id.index()].push(index));
@@ -30,7 +31,11 @@ pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
         if places[index] != Some(index) || !accepts_epilogue(&graph.nodes[index], target) {
             continue;
         }
-        let Region { chain, mut members } = Region::behind(graph, &uses, &readers, &places, index);
+        let host = &graph.nodes[index];
+        let own: usize = host.reads().map(|id| counts[id.index()]).sum();
+        // The program's first operand is the result.
+        let most = (target.operands)(&host.op).node.saturating_sub(own).saturating_add(1);
+        let Region { chain, mut members } = Region::behind(graph, &uses, &readers, &places, (index, most));
         let Some(&last) = members.last() else { continue };
         let outputs = graph.nodes[last].outputs.clone();
         for member in members.drain(..) {
@@ -76,11 +81,18 @@ struct Region {
 }
 
 impl Region {
-    /// The largest region after the node `host`. Nodes without an entry in `places` are gone.
-    fn behind(graph: &Graph, uses: &[usize], readers: &[Vec<usize>], places: &[Option<usize>], host: usize) -> Region {
+    /// The largest region after the node `host` whose program has at most `most` operands. Nodes without an entry in
+    /// `places` are gone.
+    fn behind(
+        graph: &Graph,
+        uses: &[usize],
+        readers: &[Vec<usize>],
+        places: &[Option<usize>],
+        (host, most): (usize, usize),
+    ) -> Region {
         let result = graph.nodes[host].outputs[0];
         let Descriptor { dtype, shape } = graph.descriptor(result);
-        let mut region = Region { chain: Chain::default(), members: Vec::new() };
+        let mut region = Region { chain: Chain::new(most), members: Vec::new() };
         let mut inside: Vec<(ValueId, ChainOperand)> = vec![(result, region.chain.operand(result))];
         // Uses of the region's values by nodes that are not members yet.
         let mut open = uses[result.index()];
@@ -121,13 +133,13 @@ impl Region {
 }
 
 /// Merges element-wise operators into the only operator that reads their output.
-pub fn fuse_chains(graph: &mut Graph) {
+pub fn fuse_chains(graph: &mut Graph, target: &Target) {
     let uses = graph.use_counts();
     let mut nodes: Vec<Option<Node>> = Vec::new();
     let mut producers: Vec<Option<usize>> = vec![None; graph.values.len()];
     for mut node in std::mem::take(&mut graph.nodes) {
         if let Some(own) = program(graph, &node) {
-            let mut chain = Chain::default();
+            let mut chain = Chain::new((target.operands)(&node.op).node);
             let mut absorbed: Vec<(usize, ChainOperand)> = Vec::new();
             let mut operands = Vec::new();
             let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
@@ -197,13 +209,18 @@ enum ChainOperand {
 }
 
 /// A program under construction.
-#[derive(Default)]
 struct Chain {
+    /// The largest number of operands.
+    most: usize,
     inputs: Vec<ValueId>,
     instructions: Vec<(Elementwise, Vec<ChainOperand>, DataType)>,
 }
 
 impl Chain {
+    fn new(most: usize) -> Chain {
+        Chain { most: most.min(MAX_OPERANDS), inputs: Vec::new(), instructions: Vec::new() }
+    }
+
     fn operand(&mut self, id: ValueId) -> ChainOperand {
         let known = self.inputs.iter().position(|&other| other == id);
         ChainOperand::Outer(known.unwrap_or_else(|| {
@@ -231,7 +248,7 @@ impl Chain {
         let (program, size) = (program(graph, node)?, self.size());
         let sources: Vec<ChainOperand> = node.inputs.iter().flatten().map(|&id| self.operand(id)).collect();
         let result = self.append(&program, &sources);
-        if self.inputs.len() + operands > MAX_OPERANDS || self.instructions.len() + instructions > MAX_INSTRUCTIONS {
+        if self.inputs.len() + operands > self.most || self.instructions.len() + instructions > MAX_INSTRUCTIONS {
             self.truncate(size);
             return None;
         }
@@ -239,7 +256,7 @@ impl Chain {
     }
 
     fn fits(&self) -> bool {
-        self.inputs.len() <= MAX_OPERANDS && self.instructions.len() <= MAX_INSTRUCTIONS
+        self.inputs.len() <= self.most && self.instructions.len() <= MAX_INSTRUCTIONS
     }
 
     /// The numbers of operands and instructions so far.
@@ -307,6 +324,10 @@ mod tests {
         fuse_epilogues(graph, &CPU);
     }
 
+    fn chains(graph: &mut Graph) {
+        fuse_chains(graph, &CPU);
+    }
+
     #[test]
     fn relu_moves_into_the_convolution() {
         check_pass(
@@ -345,7 +366,7 @@ mod tests {
              output y = %3",
         );
         check_pass(
-            fuse_chains,
+            chains,
             "%0 = input x float32 [2, 4]
              %1 = sigmoid %0
              %2 = mul %0 %1
@@ -388,7 +409,7 @@ mod tests {
             "%0 = input x float32 [4]\n%1 = sigmoid %0\n%2 = mul %0 %1\n%3 = add %2 %1\noutput y = %3",
         ] {
             let mut graph = parse(text);
-            fuse_chains(&mut graph);
+            chains(&mut graph);
             assert!(graph.to_string().contains("sigmoid") && !graph.to_string().contains("silu"), "{graph}");
         }
     }
@@ -548,7 +569,7 @@ mod tests {
     #[test]
     fn a_chain_becomes_one_program() {
         check_pass(
-            fuse_chains,
+            chains,
             "%0 = input x float32 [2, 3]
              %1 = input s float32 [3]
              %2 = exp %0
@@ -565,7 +586,7 @@ mod tests {
     #[test]
     fn types_may_change_inside_of_a_chain() {
         check_pass(
-            fuse_chains,
+            chains,
             "%0 = input x float16 [4]
              %1 = input z float16 [4]
              %2 = greater %0 %1
@@ -582,7 +603,7 @@ mod tests {
     #[test]
     fn a_value_that_is_read_twice_by_one_reader_is_computed_once() {
         check_pass(
-            fuse_chains,
+            chains,
             "%0 = input x float32 [4]
              %1 = exp %0
              %2 = mul %1 %1
@@ -596,7 +617,7 @@ mod tests {
     #[test]
     fn a_value_with_another_reader_stays() {
         check_pass_changes_nothing(
-            fuse_chains,
+            chains,
             "%0 = input x float32 [4]
              %1 = exp %0
              %2 = abs %1
@@ -608,7 +629,7 @@ mod tests {
     #[test]
     fn a_value_that_is_broadcast_stays() {
         check_pass_changes_nothing(
-            fuse_chains,
+            chains,
             "%0 = input x float32 [1, 3]
              %1 = input s float32 [64, 3]
              %2 = exp %0
@@ -628,7 +649,7 @@ mod tests {
             chain(16, 1)
         );
         let mut graph = crate::ir::parse(&text);
-        fuse_chains(&mut graph);
+        chains(&mut graph);
         graph.verify();
         let lengths = graph.nodes.iter().map(|node| program(&graph, node).expect("fused").instructions.len());
         assert_eq!(lengths.collect::<Vec<_>>(), [14, 15]);
@@ -639,7 +660,7 @@ mod tests {
         let mut text = "%0 = input x float32 [4]\n".to_string();
         (0..60).for_each(|i| text += &format!("%{} = abs %{i}\n", i + 1));
         let mut graph = crate::ir::parse(&(text + "output y = %60"));
-        fuse_chains(&mut graph);
+        chains(&mut graph);
         assert!(graph.nodes.len() > 1);
         for node in &graph.nodes {
             let Operation::Fusion(Fusion::Fused(program)) = &node.op else { panic!("not fused") };

@@ -24,7 +24,7 @@ mod unpack;
 pub mod views;
 
 pub use growing::{appending, find_growing};
-pub use target::{Granularity, Passes, Reads, Target};
+pub use target::{Granularity, Operands, Passes, Reads, Target};
 
 use crate::error::Result;
 pub use crate::ir::Evaluate;
@@ -109,7 +109,7 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
         check(graph);
     }
     if passes.chains {
-        fuse::fuse_chains(graph);
+        fuse::fuse_chains(graph, target);
         check(graph);
     }
     if passes.prologues {

@@ -15,10 +15,6 @@ use std::collections::{HashMap, HashSet};
 /// Maximum number of instructions of a program that runs again for each reader of an element.
 const MAX_CHEAP: usize = 4;
 
-/// Maximum number of operands of a node with its prologues: a device must bind all of them, plus parameters and
-/// outputs.
-const MAX_OPERANDS: usize = 8;
-
 /// Maximum number of reshapes between an operand and its producer.
 const MAX_RESHAPES: usize = 8;
 
@@ -120,12 +116,27 @@ pub fn weights(graph: &Graph, &Target { reads, .. }: &Target) -> HashSet<ValueId
     kept
 }
 
+/// For each value, the number of tensors that a kernel reads in its place: the operands of the prologue, for weights that
+/// its readers dequantize.
+pub(super) fn operand_counts(graph: &Graph, target: &Target) -> Vec<usize> {
+    let (producers, known) = (graph.producers(), known_values(graph));
+    let mut counts = vec![1; graph.values.len()];
+    for id in weights(graph, target) {
+        if let Some(found) = FoundPrologue::of(graph, &producers, &known, id) {
+            counts[id.index()] = found.program.inputs;
+        }
+    }
+    counts
+}
+
 /// Moves element-wise nodes into their readers if they have a single reader or depend on constants only.
 ///
 /// # Errors
 /// An `UnknownError` if memory for packed constants runs out, an `OperationError` if a mapped one cannot be read.
-pub fn fuse_prologues(graph: &mut Graph, &Target { reads, .. }: &Target) -> Result<()> {
+pub fn fuse_prologues(graph: &mut Graph, target: &Target) -> Result<()> {
+    let &Target { reads, operands, .. } = target;
     let (producers, known) = (graph.producers(), known_values(graph));
+    let mut counts = operand_counts(graph, target);
     let mut uses = graph.use_counts();
     let mut packed = HashMap::new();
     for index in 0..graph.nodes.len() {
@@ -135,10 +146,12 @@ pub fn fuse_prologues(graph: &mut Graph, &Target { reads, .. }: &Target) -> Resu
             let Some(id) = node.inputs[operand].filter(|_| reads(&node.op, operand) != Reads::Never) else { continue };
             let Some(found) = FoundPrologue::of(graph, &producers, &known, id) else { continue };
             let alone = found.way.iter().all(|id| uses[id.index()] == 1);
-            let own = node.reads().count();
+            let others = node.reads().map(|id| counts[id.index()]).sum::<usize>() - counts[id.index()];
+            let (own, most) = (found.program.inputs, operands(&node.op));
             if !found.fits(graph, reads(&node.op, operand))
                 || !(alone || found.known)
-                || own + found.program.inputs - 1 > MAX_OPERANDS
+                || own > most.prologue
+                || others + own > most.node
             {
                 continue;
             }
@@ -149,6 +162,7 @@ pub fn fuse_prologues(graph: &mut Graph, &Target { reads, .. }: &Target) -> Resu
                 }
             }
             take(graph, index, operand, found, &mut packed)?;
+            counts.resize(graph.values.len(), 1);
         }
     }
     graph.drop_unused();

@@ -11,6 +11,8 @@ pub struct Target {
     /// How often the kernel of an operator reads the elements of the operand at an index, if a prologue computes that
     /// operand.
     pub reads: fn(&Operation, usize) -> Reads,
+    /// How many tensors the kernel of an operator can read.
+    pub operands: fn(&Operation) -> Operands,
     /// Whether its kernels compute in float16; otherwise, they only store it, see
     /// [`widen_halves`](super::widen_halves).
     pub computes_halves: bool,
@@ -27,6 +29,20 @@ pub enum Reads {
     Often,
     /// The kernel cannot apply a prologue to this operand.
     Never,
+}
+
+/// Largest numbers of tensors that a kernel can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operands {
+    /// All operands of a node, with those of its epilogue and its prologues.
+    pub node: usize,
+    /// The operands of a prologue.
+    pub prologue: usize,
+}
+
+impl Operands {
+    /// Any number.
+    pub const ANY: Operands = Operands { node: usize::MAX, prologue: usize::MAX };
 }
 
 /// Alignment of offsets, in bytes.

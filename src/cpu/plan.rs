@@ -9,7 +9,7 @@ use super::readers::Readers;
 use super::steps::{Env, Run};
 use super::weights::resident;
 use crate::compile::memory::{MemoryPlan, Place, Space};
-use crate::compile::{Granularity, Passes, Reads, Target, unpack, widen_halves};
+use crate::compile::{Granularity, Operands, Passes, Reads, Target, unpack, widen_halves};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::Result;
 use crate::ir::{Changes, Filling, Graph, Growing, ValueId};
@@ -446,6 +446,7 @@ pub const TARGET: Target = Target {
         Operation::Extension(_) => false,
     },
     reads: |_, _| Reads::Never,
+    operands: |_| Operands::ANY,
     computes_halves: false,
     granularity: Granularity { block: ALIGNMENT, view: 1 },
 };

@@ -1,5 +1,6 @@
 //! The GPUs of this machine, and the choice of one for a context.
 
+use super::device::IMMEDIATES;
 use super::drivers;
 use super::exit::enter;
 use crate::error::{Error, ErrorKind, Result};
@@ -10,6 +11,42 @@ use std::sync::OnceLock;
 
 /// `1` restricts contexts to a CPU that emulates a GPU (llvmpipe, WARP).
 pub const SOFTWARE_VARIABLE: &str = "WEBNN_GPU_SOFTWARE";
+
+/// `minimum` gives devices WebGPU's default limits, the lowest that a device may have.
+pub const LIMITS_VARIABLE: &str = "WEBNN_GPU_LIMITS";
+
+/// The limits of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limits {
+    /// Those of the adapter.
+    Adapter,
+    /// The lowest that WebGPU allows.
+    Minimum,
+}
+
+impl Limits {
+    /// The limits that [`LIMITS_VARIABLE`] asks for.
+    ///
+    /// # Errors
+    /// A NotSupportedError for an invalid value.
+    pub fn chosen() -> Result<Limits> {
+        match std::env::var(LIMITS_VARIABLE).as_deref() {
+            Err(_) | Ok("") => Ok(Limits::Adapter),
+            Ok("minimum") => Ok(Limits::Minimum),
+            Ok(other) => {
+                Err(Error::new(ErrorKind::NotSupported, format!("{LIMITS_VARIABLE} is {other:?}, expected minimum")))
+            }
+        }
+    }
+
+    /// The limits of a device of `adapter`.
+    pub fn of(self, adapter: &wgpu::Adapter) -> wgpu::Limits {
+        match self {
+            Limits::Adapter => adapter.limits(),
+            Limits::Minimum => wgpu::Limits { max_immediate_size: IMMEDIATES, ..wgpu::Limits::default() },
+        }
+    }
+}
 
 /// Which adapters to consider.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -192,8 +229,9 @@ fn kind(device_type: wgpu::DeviceType) -> &'static str {
 /// Describes the adapters for people, each as a `GPUAdapterDescription` of `inspect.d.ts`. `used` are the optional
 /// features that kernels use; `software` says whether contexts only use software.
 pub fn adapters_json(used: wgpu::Features, software: bool) -> Vec<Json> {
+    let chosen = Limits::chosen().unwrap_or(Limits::Adapter);
     let describe = |adapter: &wgpu::Adapter| {
-        let (info, limits) = (adapter.get_info(), adapter.limits());
+        let (info, limits) = (adapter.get_info(), chosen.of(adapter));
         let is_cpu = info.device_type == wgpu::DeviceType::Cpu;
         let unused = match (unfit(adapter), is_cpu, software) {
             (Some(why), ..) => Some(why.to_string()),

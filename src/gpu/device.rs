@@ -1,6 +1,6 @@
 //! A GPU: its features, its memory, its queue.
 
-use super::adapter::{Choice, adapter};
+use super::adapter::{Choice, Limits, adapter};
 use super::arena::SharedArena;
 use super::bindings::BoundSets;
 use super::constants::Resident;
@@ -30,7 +30,7 @@ pub struct Device {
     pub info: wgpu::AdapterInfo,
     /// The extensions that its shaders may use.
     pub dialect: Dialect,
-    /// The limits, equal to the adapter's.
+    /// The limits.
     pub limits: wgpu::Limits,
     /// Records whether the device was lost.
     pub loss: Arc<Loss>,
@@ -63,7 +63,7 @@ pub const EXTENSIONS: wgpu::Features = wgpu::Features::SHADER_F16
 /// The devices in use by contexts.
 static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
 
-/// The driver's devices that nothing uses, at most one of each adapter and set of features. They stay open until the
+/// The driver's devices that nothing uses, at most one of each adapter, set of features and limits. They stay open until the
 /// process ends: on an H100, NVIDIA's driver corrupted memory when the only device was closed. The next context gets one
 /// at once.
 static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
@@ -77,22 +77,22 @@ struct Idle {
 }
 
 impl Idle {
-    fn is_of(&self, info: &wgpu::AdapterInfo, features: wgpu::Features) -> bool {
-        self.info == *info && self.device.features() == features
+    fn is_of(&self, info: &wgpu::AdapterInfo, features: wgpu::Features, limits: &wgpu::Limits) -> bool {
+        self.info == *info && self.device.features() == features && self.device.limits() == *limits
     }
 
-    /// Takes the device of this adapter with these features.
-    fn take(info: &wgpu::AdapterInfo, features: wgpu::Features) -> Option<Idle> {
+    /// Takes the device of this adapter with these features and limits.
+    fn take(info: &wgpu::AdapterInfo, features: wgpu::Features, limits: &wgpu::Limits) -> Option<Idle> {
         let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|one| one.loss.reason().is_none());
-        let index = idle.iter().position(|one| one.is_of(info, features))?;
+        let index = idle.iter().position(|one| one.is_of(info, features, limits))?;
         Some(idle.swap_remove(index))
     }
 
     /// Keeps the device, unless there is another like it.
     fn keep(self) {
         let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-        if !idle.iter().any(|one| one.is_of(&self.info, self.device.features())) {
+        if !idle.iter().any(|one| one.is_of(&self.info, self.device.features(), &self.device.limits())) {
             idle.push(self);
         }
     }
@@ -114,7 +114,7 @@ impl Device {
         if let Some(device) = found {
             return Ok(Some(device));
         }
-        let device = Arc::new(Device::of(adapter, EXTENSIONS)?);
+        let device = Arc::new(Device::of(adapter, EXTENSIONS, Limits::chosen()?)?);
         open.push(Arc::downgrade(&device));
         Ok(Some(device))
     }
@@ -124,23 +124,23 @@ impl Device {
     /// # Errors
     /// An `OperationError` if the adapter provides no device, a NotSupportedError for an invalid value of an
     /// environment variable.
-    pub fn open(choice: Choice, extensions: wgpu::Features) -> Result<Option<Device>> {
-        adapter(&choice)?.map(|adapter| Device::of(adapter, extensions)).transpose()
+    pub fn open(choice: Choice, extensions: wgpu::Features, limits: Limits) -> Result<Option<Device>> {
+        adapter(&choice)?.map(|adapter| Device::of(adapter, extensions, limits)).transpose()
     }
 
-    fn of(adapter: &wgpu::Adapter, extensions: wgpu::Features) -> Result<Device> {
+    fn of(adapter: &wgpu::Adapter, extensions: wgpu::Features, limits: Limits) -> Result<Device> {
         let available = adapter.features();
         let features = wgpu::Features::IMMEDIATES | (available & extensions);
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("webnn-node"),
             required_features: features,
-            required_limits: adapter.limits(),
+            required_limits: limits.of(adapter),
             experimental_features: experiments(features),
             ..Default::default()
         };
         let info = adapter.get_info();
         let inside = enter();
-        let (device, queue) = match Idle::take(&info, features) {
+        let (device, queue) = match Idle::take(&info, features, &descriptor.required_limits) {
             Some(Idle { device, queue, .. }) => (device, queue),
             None => wait(adapter.request_device(&descriptor)).map_err(|error| {
                 Error::new(ErrorKind::Operation, format!("{} provides no device: {error}", info.name))
@@ -148,13 +148,13 @@ impl Device {
         };
         wait_at_exit();
         drop(inside);
-        let dialect = dialect_of(adapter, features);
+        let dialect = dialect_of(adapter, features, &descriptor.required_limits);
         let (loss, fault) = (Arc::new(Loss::default()), Arc::new(Mutex::new(None)));
         watch(&device, &loss, &fault);
         let mut device = Device::with(device, queue, info, dialect, loss, fault)?;
         if device.dialect.cooperative.is_some() && !self_test::trusted(&device) {
             if device.loss.reason().is_some() {
-                return Device::of(adapter, extensions - wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
+                return Device::of(adapter, extensions - wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX, limits);
             }
             device.dialect.cooperative = None;
         }

@@ -88,7 +88,7 @@ impl Dialect {
             if self.int64 { include_str!("shaders/int64.wgsl") } else { include_str!("shaders/int64_pairs.wgsl") };
         let half = match self.f16 {
             true => "fn round_f16(x: f32) -> f32 { return f32(f16(x)); }\n",
-            false => "fn round_f16(x: f32) -> f32 { return unpack2x16float(pack2x16float(vec2<f32>(x, 0.0))).x; }\n",
+            false => include_str!("shaders/halves.wgsl"),
         };
         [enables, include_str!("shaders/float.wgsl"), include_str!("shaders/integer.wgsl"), int64, half].concat()
     }
@@ -99,7 +99,7 @@ impl Dialect {
         let element = match (dtype, self.lanes(dtype)) {
             (Uint8, _) => format!("({name}_words[i >> 2u] >> ((i & 3u) << 3u)) & 0xffu"),
             (Int8, _) => format!("extractBits(bitcast<i32>({name}_words[i >> 2u]), (i & 3u) << 3u, 8u)"),
-            (Float16, 2) => format!("unpack2x16float({name}_words[i >> 1u])[i & 1u]"),
+            (Float16, 2) => format!("half_value({name}_words[i >> 1u] >> ((i & 1u) << 4u))"),
             (Float16, _) => format!("f32({name}_words[i])"),
             _ => format!("{name}_words[i]"),
         };
@@ -129,7 +129,7 @@ impl Dialect {
         let (word, four, halves) = match self.word(dtype) {
             "u32" => (
                 "vec2<u32>",
-                format!("vec4<f32>(unpack2x16float({name}_words[i].x), unpack2x16float({name}_words[i].y))"),
+                format!("vec4<f32>(unpack_halves({name}_words[i].x), unpack_halves({name}_words[i].y))"),
                 String::new(),
             ),
             "f16" => (
@@ -158,8 +158,8 @@ impl Dialect {
         let (start, all) = match (lanes, masked) {
             (4, false) => ("0u", "packed"),
             (4, true) => ("output_words[w]", "packed"),
-            (2, false) => ("vec2<f32>(0.0)", "pack2x16float(packed)"),
-            (2, true) => ("unpack2x16float(output_words[w])", "pack2x16float(packed)"),
+            (2, false) => ("vec2<f32>(0.0)", "pack_halves(packed)"),
+            (2, true) => ("unpack_halves(output_words[w])", "pack_halves(packed)"),
             _ => ("", ""),
         };
         let mut lines = format!("  var packed = {start};\n");

@@ -2,9 +2,9 @@
 
 use super::dialect::{Dialect, MatrixUnits};
 
-/// The dialect of a device on `adapter` with these features.
-pub fn dialect_of(adapter: &wgpu::Adapter, features: wgpu::Features) -> Dialect {
-    let (info, limits) = (adapter.get_info(), adapter.limits());
+/// The dialect of a device on `adapter` with these features and limits.
+pub fn dialect_of(adapter: &wgpu::Adapter, features: wgpu::Features, limits: &wgpu::Limits) -> Dialect {
+    let info = adapter.get_info();
     let subgroup = info.subgroup_min_size..=info.subgroup_max_size;
     Dialect {
         f16: features.contains(wgpu::Features::SHADER_F16),

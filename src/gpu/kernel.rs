@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Invocations per workgroup of kernels that compute each element on its own: a multiple of every subgroup size.
 pub const WORKGROUP: u32 = 64;
 
+/// Maximum number of buffers of a kernel, parameters included: WebGPU's limit on every device.
+pub const MAX_BUFFERS: usize = 8;
+
 /// Maximum number of workgroups along a dimension on every device.
 const MAX_WORKGROUPS: u32 = 65_535;
 

@@ -112,16 +112,18 @@ impl Parts<'_> {
             let label = if label.is_empty() { String::new() } else { format!(" (label {label:?})") };
             Error::new(ErrorKind::Operation, format!("{name}{label}: {what} on {}", self.device.name()))
         };
-        let most = (limits.max_storage_buffer_binding_size as usize / ALIGNMENT * ALIGNMENT).max(ALIGNMENT);
-        let fits = places.iter().all(|place| place.bytes.next_multiple_of(8) <= most);
+        let piece = (limits.max_storage_buffer_binding_size as usize / ALIGNMENT * ALIGNMENT).max(ALIGNMENT);
+        let fits = places.iter().all(|place| place.bytes.next_multiple_of(8) <= piece);
         let (source, places) = match fits {
             true => (source, places),
-            false => split(&source, &places, most)
-                .map_err(|why| refuse(format!("a kernel needs more than {most} bytes in one piece ({why})")))?,
+            false => split(&source, &places, piece)
+                .map_err(|why| refuse(format!("a kernel needs more than {piece} bytes in one piece ({why})")))?,
         };
         let most = limits.max_storage_buffers_per_shader_stage as usize;
         if places.len() + 1 > most {
-            return Err(refuse(format!("a kernel needs {} buffers, expected at most {most}", places.len() + 1)));
+            let pieces = if fits { String::new() } else { format!(" for tensors in pieces of {piece} bytes") };
+            let count = places.len() + 1;
+            return Err(refuse(format!("a kernel needs {count} buffers{pieces}, expected at most {most}")));
         }
         Ok((source, places))
     }

@@ -1,7 +1,7 @@
 //! Lowers nodes to dispatches: the GPU implementation of each operator.
 
 use super::dialect::Dialect;
-use super::kernel::{ALIGNMENT, Bound, Dispatch, Parameters};
+use super::kernel::{ALIGNMENT, Bound, Dispatch, MAX_BUFFERS, Parameters};
 use super::map::{BoundEpilogue, Entry, Map, Readable, Wide};
 use super::steps::{attention, copy, cumulative, gather, normalization, product, recurrent, reduce, spatial};
 use crate::dtype::DataType;
@@ -49,6 +49,7 @@ impl<'a> Lowering<'a> {
 
     /// Appends a launch.
     pub fn dispatch(&mut self, dispatch: Dispatch) {
+        debug_assert!(dispatch.bindings.len() < MAX_BUFFERS, "{} binds {:?}", dispatch.name, dispatch.bindings);
         self.lowered.dispatches.push(dispatch);
     }
 

@@ -21,6 +21,7 @@ pub mod lower;
 pub mod map;
 #[cfg(test)]
 mod on_software_vulkan;
+pub mod operands;
 pub mod pipelines;
 pub mod plan;
 mod poller;

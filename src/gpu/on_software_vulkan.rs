@@ -1,17 +1,19 @@
 //! Tests of devices, transfers and plans that need software Vulkan: `npm test -- --gpu` runs them.
 
-use super::adapter::{Choice, choice_of_tests};
+use super::adapter::{Choice, Limits, choice_of_tests};
 use super::device::{Device, EXTENSIONS};
-use super::kernel::header;
+use super::kernel::{MAX_BUFFERS, header};
 use super::loss::Listener;
 use super::pipelines::MAX_UNUSED;
 use super::plan::{Plan, PlanOptions};
 use super::tensor::DeviceTensor;
-use super::testing::{check_on, in_turn, optimized};
+use super::testing::{check, check_on, in_turn, optimized};
 use crate::error::ErrorKind;
 use crate::ir::parse;
 use crate::observe::Stopwatch;
+use crate::ops::tensor::Tensor;
 use crate::testing::{Random, Tolerance};
+use half::f16;
 use std::sync::{Arc, Mutex};
 
 fn device() -> Arc<Device> {
@@ -19,7 +21,7 @@ fn device() -> Arc<Device> {
 }
 
 fn own_device(extensions: wgpu::Features) -> Arc<Device> {
-    Arc::new(Device::open(choice_of_tests(), extensions).unwrap().expect("software Vulkan"))
+    Arc::new(Device::open(choice_of_tests(), extensions, Limits::Adapter).unwrap().expect("software Vulkan"))
 }
 
 fn plan(device: &Arc<Device>, text: &str) -> crate::error::Result<Plan> {
@@ -98,24 +100,29 @@ fn too_much_memory_is_refused() {
 
 #[test]
 fn oversized_tensors_are_bound_in_pieces() {
-    let mut device = Device::open(choice_of_tests(), EXTENSIONS).unwrap().expect("software Vulkan");
-    device.limits.max_storage_buffer_binding_size = 1024;
-    let device = Arc::new(device);
-    for text in [
-        "%0 = input x float32 [11, 57]\n%1 = softmax %0 axis=1\n%2 = transpose %1\n%3 = relu %2\noutput y = %3",
-        "%0 = input x float32 [40, 40]\n%1 = matmul %0 %0\n%2 = add %1 %0\noutput y = %2",
-        "%0 = input x float16 [33, 47]\n%1 = cumulativeSum %0 axis=1\n%2 = neg %1\noutput y = %2\noutput z = %1",
-        "%0 = input x uint8 [999]\n%1 = reverse %0\noutput y = %1",
-        "%0 = input x int64 [3, 211]\n%1 = reduceSum %0 axes=[0]\n%2 = add %0 %1\noutput y = %2",
-        "%0 = input x float32 [1, 8, 12, 12]\n%1 = averagePool2d %0 windowDimensions=[3, 3]\noutput y = %1",
+    for (bytes, text) in [
+        (1024, "%0 = input x float32 [11, 57]\n%1 = softmax %0 axis=1\n%2 = transpose %1\n%3 = relu %2\noutput y = %3"),
+        (4096, "%0 = input x float32 [40, 40]\n%1 = matmul %0 %0\n%2 = relu %1\noutput y = %2"),
+        (
+            2048,
+            "%0 = input x float16 [33, 47]\n%1 = cumulativeSum %0 axis=1\n%2 = neg %1\noutput y = %2\noutput z = %1",
+        ),
+        (512, "%0 = input x uint8 [999]\n%1 = reverse %0\noutput y = %1"),
+        (2048, "%0 = input x int64 [3, 211]\n%1 = reduceSum %0 axes=[0]\n%2 = add %0 %1\noutput y = %2"),
+        (2048, "%0 = input x float32 [1, 8, 12, 12]\n%1 = averagePool2d %0 windowDimensions=[3, 3]\noutput y = %1"),
     ] {
+        let mut device =
+            Device::open(choice_of_tests(), EXTENSIONS, Limits::Adapter).unwrap().expect("software Vulkan");
+        device.limits.max_storage_buffer_binding_size = bytes;
+        // Two or three pieces fit into the buffers that every device can bind.
+        device.limits.max_storage_buffers_per_shader_stage = MAX_BUFFERS as u32;
         let graph = parse(text);
         let mut random = Random::new(1);
         let inputs =
             graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
         let expected = crate::reference::run(&graph, &inputs);
         check_on(
-            ("in pieces of 1024 bytes", &device),
+            (&format!("in pieces of {bytes} bytes"), &Arc::new(device)),
             &graph,
             &inputs,
             &expected,
@@ -125,14 +132,52 @@ fn oversized_tensors_are_bound_in_pieces() {
 }
 
 #[test]
+fn every_float16_value_and_every_tie_between_two_is_converted_as_by_the_oracle() {
+    let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+    let ties = (0..f16::INFINITY.to_bits()).flat_map(|bits| {
+        let [low, high] = [bits, bits + 1].map(|bits| f16::from_bits(bits).to_f32());
+        // The number above the largest one counts as 2^16.
+        let tie = 0.5 * (low + high.min(65536.0));
+        [tie.next_down(), tie, tie.next_up()].into_iter().flat_map(|x| [x, -x])
+    });
+    let specials = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN_POSITIVE, 1e-45];
+    let floats: Vec<f32> = ties.chain(specials).collect();
+    let text = format!(
+        "%0 = input x float16 [{}]
+         %1 = input z float32 [{}]
+         %2 = cast %0 dataType=float32
+         %3 = neg %0
+         %4 = reverse %0
+         %5 = cast %1 dataType=float16
+         output a = %2
+         output b = %3
+         output c = %4
+         output d = %5",
+        halves.len(),
+        floats.len()
+    );
+    let graph = parse(&text);
+    let bytes = [halves.iter().flat_map(|x| x.to_le_bytes()).collect(), bytes(&floats)];
+    let inputs = graph.inputs.iter().zip(bytes);
+    let inputs =
+        inputs.map(|((name, id), bytes)| (name.clone(), Tensor::from_bytes(graph.descriptor(*id), &bytes))).collect();
+    check(&graph, &inputs, &crate::reference::run(&graph, &inputs), Tolerance::EXACT);
+}
+
+#[test]
 fn more_buffers_than_a_kernel_may_bind_are_refused() {
-    let mut device = Device::open(choice_of_tests(), EXTENSIONS).unwrap().expect("software Vulkan");
+    let mut device = Device::open(choice_of_tests(), EXTENSIONS, Limits::Adapter).unwrap().expect("software Vulkan");
     device.limits.max_storage_buffer_binding_size = 512;
-    device.limits.max_storage_buffers_per_shader_stage = 8;
+    device.limits.max_storage_buffers_per_shader_stage = MAX_BUFFERS as u32;
     let error =
         plan(&Arc::new(device), "%0 = input x float32 [1000]\n%1 = neg %0\noutput y = %1").map(drop).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Operation);
-    assert!(error.message.starts_with("neg: a kernel needs 17 buffers, expected at most 8 on "), "{error}");
+    assert!(
+        error
+            .message
+            .starts_with("neg: a kernel needs 17 buffers for tensors in pieces of 512 bytes, expected at most 8 on "),
+        "{error}"
+    );
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::device::Device;
 use super::kernel::ALIGNMENT;
 use super::launch::{Launch, Parts, Share, built, lay_out};
 use super::lower::{Lowered, lower};
+use super::operands::operands;
 use crate::compile::memory::{MemoryPlan, Place, Space, plan};
 use crate::compile::{Granularity, Passes, Reads, Target, unpack};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
@@ -23,6 +24,7 @@ pub const TARGET: Target = Target {
     passes: Passes { beside: false, layout: false, quantized: false, weights: false, winograd: false, ..Passes::ALL },
     takes_epilogue: |op| matches!(op, Api(Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_))),
     reads,
+    operands,
     computes_halves: true,
     granularity: Granularity { block: ALIGNMENT, view: ALIGNMENT },
 };

@@ -1,6 +1,6 @@
 //! Compares graphs on the software GPU with the oracle, and validates the sources of all kernels.
 
-use super::adapter::{TEST_VARIABLE, choice_of_tests};
+use super::adapter::{Limits, TEST_VARIABLE, choice_of_tests};
 use super::device::{Device, EXTENSIONS};
 use super::dialect::Dialect;
 use super::kernel::Dispatch;
@@ -20,13 +20,18 @@ use crate::testing::{Random, Tolerance, compare};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-/// The devices, with and without 16-bit and 64-bit types. Shared by all tests of the process.
+/// The devices: with all that the driver has, and with nothing but what WebGPU guarantees: without 16-bit and 64-bit
+/// types, and with its lowest limits. Shared by all tests of the process.
 pub fn devices() -> &'static [(&'static str, Arc<Device>)] {
     static DEVICES: OnceLock<Vec<(&'static str, Arc<Device>)>> = OnceLock::new();
-    let open =
-        |extensions| Arc::new(Device::open(choice_of_tests(), extensions).expect("a device").expect("software Vulkan"));
+    let open = |extensions, limits| {
+        Arc::new(Device::open(choice_of_tests(), extensions, limits).expect("a device").expect("software Vulkan"))
+    };
     DEVICES.get_or_init(|| {
-        vec![("with all extensions", open(EXTENSIONS)), ("without extensions", open(wgpu::Features::empty()))]
+        vec![
+            ("with all extensions", open(EXTENSIONS, Limits::Adapter)),
+            ("without extensions", open(wgpu::Features::empty(), Limits::Minimum)),
+        ]
     })
 }
 

@@ -6,7 +6,7 @@ use super::tensor::{Contents, Tensor};
 use super::timeline::{Done, lost};
 use crate::dtype::DataType;
 use crate::error::{Error, ErrorKind, Result};
-use crate::gpu::adapter::{WebGpuAdapter, choice_of_tests};
+use crate::gpu::adapter::{Limits, WebGpuAdapter, choice_of_tests};
 use crate::gpu::device::{Device, EXTENSIONS};
 use crate::ir::parse;
 use crate::memory::Buffer;
@@ -146,7 +146,8 @@ fn a_missing_web_gpu_device_is_refused() {
 
 #[test]
 fn the_loss_of_the_gpu_ends_everything_on_software_vulkan() {
-    let device = Arc::new(Device::open(choice_of_tests(), EXTENSIONS).unwrap().expect("software Vulkan"));
+    let device =
+        Arc::new(Device::open(choice_of_tests(), EXTENSIONS, Limits::Adapter).unwrap().expect("software Vulkan"));
     let context = Context::new(Some(1), false).unwrap();
     let (tell, told) = channel();
     let on_lost = Done::new(move |result| tell.send(result).expect("somebody waits"));

@@ -8,7 +8,7 @@ use super::settings::{
 use crate::compile::Passes;
 use crate::cpu::simd::{ISA_VARIABLE, Isa, features};
 use crate::error::Error;
-use crate::gpu::adapter::{SOFTWARE_VARIABLE, adapters_json, software_allowed, why_none};
+use crate::gpu::adapter::{LIMITS_VARIABLE, Limits, SOFTWARE_VARIABLE, adapters_json, software_allowed, why_none};
 use crate::gpu::cache::CACHE_VARIABLE;
 use crate::gpu::device::EXTENSIONS;
 use crate::memory::machine_bytes;
@@ -17,7 +17,7 @@ use crate::shape::{MAX_RANK, MAX_TENSOR_BYTES};
 use serde_json::{Value as Json, json};
 
 /// The environment variables and their meanings, as Markdown: the source of the table in docs/environment.md.
-fn variables() -> [(&'static str, String); 7] {
+fn variables() -> [(&'static str, String); 8] {
     let passes: Vec<String> = Passes::NAMES.iter().map(|name| format!("`{name}`")).collect();
     [
         (
@@ -46,6 +46,12 @@ fn variables() -> [(&'static str, String); 7] {
             "`1` makes contexts that ask for a GPU use a CPU that emulates one (llvmpipe, WARP), and no other GPU".into(),
         ),
         (
+            LIMITS_VARIABLE,
+            "`minimum` gives GPUs the lowest limits that WebGPU allows (8 buffers per kernel, 256 MiB per buffer), which \
+             shows what smaller GPUs support"
+                .into(),
+        ),
+        (
             CACHE_VARIABLE,
             "a folder for compiled GPU kernels instead of `webnn-node` in the user's cache folder; `off` keeps them in \
              memory only"
@@ -63,6 +69,7 @@ fn problem(name: &str) -> Option<Error> {
         KEPT_VARIABLE => kept_sizes().err(),
         THREADS_VARIABLE => thread_count(false).err(),
         SOFTWARE_VARIABLE => software_allowed().err(),
+        LIMITS_VARIABLE => Limits::chosen().err(),
         _ => None,
     }
 }

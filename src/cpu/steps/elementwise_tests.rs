@@ -278,7 +278,7 @@ fn chains_round_where_the_graph_casts_to_float16() {
         let values = values.map(|(name, op)| rounded(name, op)).concat();
         let graph = parse(&format!("%0 = input x float32 [600]\n{values}%5 = {op}\noutput y = %5"));
         let mut fused = graph.clone();
-        crate::compile::fuse::fuse_chains(&mut fused);
+        crate::compile::fuse::fuse_chains(&mut fused, &crate::testing::CPU);
         assert!(fused.nodes.len() < graph.nodes.len(), "{op}");
         assert_eq!(output_bytes(fused, &input), output_bytes(graph, &input), "{op}");
     }

@@ -36,7 +36,7 @@ fn main(
   let own = local / 16u;
   let lane = local % 16u;
   let row = first_row + own;
-  var largest = -infinity();
+  var largest = LOWEST;
   var total = 0.0;
   var sums: array<f32, 8>;
   for (var first_key = 0u; first_key < key_count; first_key = first_key + 16u) {
@@ -60,7 +60,7 @@ fn main(
     let own_key = first_key + lane;
     let valid = row < row_count && own_key < key_count;
     if (valid) { score = masked(parameter_f32(4u) * score, matrix, row, own_key); }
-    powers[local] = select(-infinity(), score, valid);
+    powers[local] = select(LOWEST, score, valid);
     for (var j = 0u; j < 8u; j = j + 1u) {
       let column = first_column + lane + 16u * j;
       let key_row = first_key + own;
@@ -73,11 +73,10 @@ fn main(
     var next = largest;
     for (var i = 0u; i < 16u; i = i + 1u) { next = max_f32(next, powers[own * 16u + i]); }
     workgroupBarrier();
-    // If all scores so far are -infinity, any finite number works as the base.
-    let base = select(next, 0.0, next == -infinity());
-    powers[local] = exp_f32(powers[local] - base);
+    // Scores may all be -infinity or the lowest number, but next is at least the latter.
+    powers[local] = select(0.0, exp_f32(powers[local] - next), valid);
     workgroupBarrier();
-    let shrink = exp_f32(largest - base);
+    let shrink = exp_f32(largest - next);
     total = total * shrink;
     for (var j = 0u; j < 8u; j = j + 1u) { sums[j] = sums[j] * shrink; }
     for (var i = 0u; i < 16u; i = i + 1u) {

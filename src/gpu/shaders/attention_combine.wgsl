@@ -15,13 +15,12 @@ fn main(
   let row = line % row_count;
   let size = column_count + 2u;
   let first = line * parts * size;
-  var largest = -infinity();
+  var largest = LOWEST;
   for (var p = 0u; p < parts; p = p + 1u) { largest = max_f32(largest, partial(first + p * size)); }
-  let base = select(largest, 0.0, largest == -infinity());
   var total = 0.0;
   for (var p = 0u; p < parts; p = p + 1u) {
     let at = first + p * size;
-    total = fma(exp_f32(partial(at) - base), partial(at + 1u), total);
+    total = fma(exp_f32(partial(at) - largest), partial(at + 1u), total);
   }
   let is_empty = total == 0.0 || is_nan(total);
   let output_at = start_of(3u, matrix);
@@ -29,7 +28,7 @@ fn main(
     var sum = 0.0;
     for (var p = 0u; p < parts; p = p + 1u) {
       let at = first + p * size;
-      sum = fma(exp_f32(partial(at) - base), partial(at + 2u + column), sum);
+      sum = fma(exp_f32(partial(at) - largest), partial(at + 2u + column), sum);
     }
     let to = place(3u, output_at, row, column);
     store(to, follow(select(sum / total, EMPTY, is_empty), to));

@@ -47,7 +47,7 @@ fn main(
     terms[local] = sum;
     workgroupBarrier();
     if (lane == 0u) {
-      var score = -infinity();
+      var score = LOWEST;
       if (own_key < keys) {
         for (var i = 1u; i < 8u; i = i + 1u) { sum = sum + terms[local + i]; }
         score = masked(parameter_f32(4u) * sum, matrix, row, first_key + own_key);
@@ -64,9 +64,7 @@ fn main(
   }
   workgroupBarrier();
   let largest = terms[0];
-  // If all scores are -infinity, any finite number works as the base.
-  let base = select(largest, 0.0, largest == -infinity());
-  let power = exp_f32(scores[local] - base);
+  let power = select(0.0, exp_f32(scores[local] - largest), local < keys);
   workgroupBarrier();
   scores[local] = power;
   terms[local] = power;

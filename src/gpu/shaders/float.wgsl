@@ -1,8 +1,11 @@
 // Element functions on f32.
 //
 // Like those of the CPU (src/cpu/simd/math.rs explains the polynomials), they are correct for NaN, the infinities and
-// -0. WGSL's builtin functions need not be: they may be off by several hundred ULP, and drivers differ. A comparison
-// with NaN is false on every known device; where that does not suffice, bits are compared.
+// -0. WGSL's builtin functions need not be: they may be off by several hundred ULP, and drivers differ.
+//
+// Some drivers (Metal's) let their compiler assume that there is neither NaN nor infinity, reorder sums and products and
+// simplify (a + b) - a to b. Hence NaN and infinity are recognized by their bits, a comparison of floats may have any
+// result for NaN, and no value that depends on the order of operations passes without opaque().
 
 const ROUND: f32 = 12582912.0;
 const LN2_HIGH: f32 = 0.693359375;
@@ -13,12 +16,15 @@ const SQRT_2: f32 = 1.4142135623730951;
 fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
 fn is_infinite(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u; }
 
-// Constants without WGSL literals. The function keeps the compiler from evaluating, and rejecting, them.
-fn from_bits(bits: u32) -> f32 { var b = bits; return bitcast<f32>(b); }
+// Constants without WGSL literals; no compiler knows them.
+fn from_bits(bits: u32) -> f32 { return bitcast<f32>(bits ^ immediates.zero); }
 fn infinity() -> f32 { return from_bits(0x7f800000u); }
 fn nan() -> f32 { return from_bits(0x7fc00000u); }
 
-// A float whose origin compilers do not know: drivers simplify (a + b) - a to b.
+// The lowest number: where maxima start.
+const LOWEST: f32 = -3.4028234663852886e38;
+
+// A float whose origin compilers do not know.
 fn opaque(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ immediates.zero); }
 
 fn with_sign(magnitude: f32, sign: f32) -> f32 {
@@ -26,8 +32,16 @@ fn with_sign(magnitude: f32, sign: f32) -> f32 {
 }
 
 // NaN takes precedence over numbers.
-fn max_f32(a: f32, b: f32) -> f32 { return select(select(b, a, a > b), a, is_nan(a)); }
-fn min_f32(a: f32, b: f32) -> f32 { return select(select(b, a, a < b), a, is_nan(a)); }
+fn max_f32(a: f32, b: f32) -> f32 { return select(select(select(b, a, a > b), a, is_nan(a)), b, is_nan(b)); }
+fn min_f32(a: f32, b: f32) -> f32 { return select(select(select(b, a, a < b), a, is_nan(a)), b, is_nan(b)); }
+
+// The place of a number among all numbers; of infinity, too, but not of NaN. 0 and -0 are at the same place.
+fn place_of(x: f32) -> i32 {
+  let bits = bitcast<i32>(x);
+  return select(bits, -(bits & 0x7fffffff), bits < 0);
+}
+fn less_f32(a: f32, b: f32) -> bool { return place_of(a) < place_of(b) && !is_nan(a) && !is_nan(b); }
+fn equal_f32(a: f32, b: f32) -> bool { return place_of(a) == place_of(b) && !is_nan(a) && !is_nan(b); }
 
 fn sign_f32(x: f32) -> f32 { return select(0.0, 1.0, x > 0.0) - select(0.0, 1.0, x < 0.0); }
 
@@ -51,8 +65,7 @@ fn exp_scaled(high: f32, low: f32, shift: i32) -> f32 {
   p = fma(p, r, 0.16666577);
   p = fma(p, r, 0.5);
   let y = fma(r * r, p, r) + 1.0;
-  let half = (n + shift) >> 1u;
-  return select(y * power_of_two(half) * power_of_two(n + shift - half), high, is_nan(high));
+  return select(ldexp_f32(y, n + shift), high, is_nan(high));
 }
 
 fn exp_f32(x: f32) -> f32 { return exp_sum(x, 0.0); }
@@ -74,9 +87,11 @@ fn log_f32(x: f32) -> f32 {
   let square = f * f;
   let tail = fma(n, LN2_LOW, square * f * p);
   var y = fma(n, LN2_HIGH, fma(square, -0.5, tail) + f);
-  y = select(y, x, is_infinite(x));
-  y = select(y, -infinity(), x == 0.0);
-  return select(nan(), y, x >= 0.0);
+  let sign_and_rest = bitcast<u32>(x);
+  y = select(y, x, sign_and_rest == 0x7f800000u);
+  // NaN, and what is below 0.
+  y = select(y, nan(), sign_and_rest > 0x7f800000u);
+  return select(y, -infinity(), (sign_and_rest << 1u) == 0u);
 }
 
 fn tanh_f32(x: f32) -> f32 {
@@ -100,7 +115,7 @@ fn sigmoid_f32(x: f32) -> f32 {
 fn softplus_f32(x: f32) -> f32 {
   let e = exp_f32(-abs(x));
   let u = opaque(1.0 + e);
-  let tail = log_f32(u) + (e - (u - 1.0)) / u;
+  let tail = log_f32(u) + (e - opaque(u - 1.0)) / u;
   return select(0.0, x, x > 0.0) + tail;
 }
 
@@ -164,7 +179,7 @@ fn gelu_f32(x: f32) -> f32 {
 fn two_sum(a: f32, b: f32) -> vec2<f32> {
   let s = opaque(a + b);
   let t = opaque(s - a);
-  return vec2<f32>(s, (a - (s - t)) + (b - t));
+  return vec2<f32>(s, opaque(a - opaque(s - t)) + opaque(b - t));
 }
 
 fn two_product(a: f32, b: f32) -> vec2<f32> {
@@ -174,7 +189,7 @@ fn two_product(a: f32, b: f32) -> vec2<f32> {
   let al = a - ah;
   let bl = b - bh;
   let p = opaque(a * b);
-  return vec2<f32>(p, ((ah * bh - p) + ah * bl + al * bh) + al * bl);
+  return vec2<f32>(p, opaque(opaque(opaque(ah * bh - p) + ah * bl) + al * bh) + al * bl);
 }
 
 // A sum of two floats plus another such sum, again as a sum of two floats. Preserves infinities and NaN.
@@ -198,7 +213,7 @@ fn pow_magnitude(a: f32, y: f32) -> f32 {
   let denominator = two_sum(m, 1.0);
   let s = numerator / denominator.x;
   let back = two_product(s, denominator.x);
-  let rest = ((numerator - back.x) - back.y - s * denominator.y) / denominator.x;
+  let rest = (opaque(numerator - back.x) - back.y - s * denominator.y) / denominator.x;
   let q = s * s;
   var p = fma(0.07692308, q, 0.09090909);
   p = fma(p, q, 0.11111111);
@@ -222,23 +237,23 @@ fn pow_magnitude(a: f32, y: f32) -> f32 {
   // Beyond the range of floats, the halves above may be infinite.
   let whole = clamp(sum.x * y, -200.0, 200.0);
   let n = round(whole);
-  let fraction = select((product.x - n) + low, 0.0, abs(sum.x * y) >= 200.0);
+  let fraction = select(opaque(product.x - n) + low, 0.0, abs(sum.x * y) >= 200.0);
   return ldexp_f32(exp_f32(fraction * 0.6931472), i32(n));
 }
 
 // x 2^n for |n| <= 252
 fn ldexp_f32(x: f32, n: i32) -> f32 {
   let half = n >> 1u;
-  return x * power_of_two(half) * power_of_two(n - half);
+  return opaque(x * power_of_two(half)) * power_of_two(n - half);
 }
 
 fn pow_f32(base: f32, exponent: f32) -> f32 {
-  if (base == 1.0 || exponent == 0.0) { return 1.0; }
+  if (equal_f32(base, 1.0) || equal_f32(exponent, 0.0)) { return 1.0; }
   if (is_nan(base) || is_nan(exponent)) { return nan(); }
   let a = abs(base);
-  let whole = trunc(exponent) == exponent;
+  let whole = equal_f32(trunc(exponent), exponent);
   let half = exponent * 0.5;
-  let odd = whole && trunc(half) != half;
+  let odd = whole && !equal_f32(trunc(half), half);
   var y: f32;
   if (a == 1.0) {
     y = 1.0;
@@ -456,7 +471,7 @@ fn asinh_f32(x: f32) -> f32 {
 fn acosh_f32(x: f32) -> f32 {
   let t = clamp(x - 1.0, 0.0, 4096.0);
   let y = select(log_of_sum(x, sqrt(t * (t + 2.0))), 2.0 * asinh_near(sqrt(0.5 * t)), t < 0.5);
-  return select(nan(), y, x >= 1.0);
+  return select(y, nan(), x < 1.0 || is_nan(x));
 }
 
 fn atanh_f32(x: f32) -> f32 {

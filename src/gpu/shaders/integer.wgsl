@@ -68,8 +68,6 @@ fn mul_f32(a: f32, b: f32) -> f32 { return a * b; }
 fn div_f32(a: f32, b: f32) -> f32 { return a / b; }
 fn neg_f32(x: f32) -> f32 { return -x; }
 fn abs_f32(x: f32) -> f32 { return abs(x); }
-fn less_f32(a: f32, b: f32) -> bool { return a < b; }
-fn equal_f32(a: f32, b: f32) -> bool { return a == b; }
 fn zero_f32() -> f32 { return 0.0; }
 fn one_f32() -> f32 { return 1.0; }
 

@@ -2,24 +2,17 @@
 // One workgroup computes all time steps of one sequence in one direction; its invocations share the units.
 //
 // Parameters: time steps, batches, features of the input, hidden size, gates, whether the only direction is backward,
-// rows. Dispatch: one workgroup per direction and batch, in a grid. `states` holds, for each of them, the hidden state,
-// the next one, the hidden state after the reset gate and the cell state. Sums carry their rounding errors, which would
-// otherwise grow from step to step.
+// rows. Dispatch: one workgroup per direction and batch (a row), in a grid. `states` holds, for each row, the hidden
+// state, the next one, the hidden state after the reset gate and the cell state; the hidden states of all steps come
+// next. `inputs` holds what the input adds to the gates, see recurrent_input.wgsl. Sums carry their rounding errors,
+// which would otherwise grow from step to step.
 var<private> direction: u32;
-var<private> batch: u32;
-var<private> time: u32;
+var<private> own_inputs: u32;
 var<private> hidden_at: u32;
 var<private> reset_at: u32;
 var<private> cell_at: u32;
 
-fn of_input(gate: u32, unit: u32) -> f32 {
-  let features = parameter(2u);
-  let row = (direction * parameter(4u) + gate) * parameter(3u) + unit;
-  let first = (time * parameter(1u) + batch) * features;
-  var sum = vec2<f32>(bias(row), 0.0);
-  for (var k = 0u; k < features; k = k + 1u) { sum = add_precise(sum, two_product(x(first + k), w(row * features + k))); }
-  return sum.x + sum.y;
-}
+fn of_input(gate: u32, unit: u32) -> f32 { return inputs(own_inputs + gate * parameter(3u) + unit); }
 
 fn of_state(gate: u32, unit: u32, state: u32) -> f32 {
   let hidden = parameter(3u);
@@ -44,18 +37,15 @@ fn main(
   let steps = parameter(0u);
   let hidden = parameter(3u);
   direction = row / parameter(1u);
-  batch = row % parameter(1u);
   hidden_at = row * 4u * hidden;
   let next_at = hidden_at + hidden;
   reset_at = next_at + hidden;
   cell_at = reset_at + hidden;
-  for (var unit = local; unit < hidden; unit = unit + 256u) {
-    states[hidden_at + unit] = initial_hidden(row * hidden + unit);
-    states[cell_at + unit] = initial_cell(row * hidden + unit);
-  }
+  let all_at = parameter(6u) * 4u * hidden;
   let backward = direction == 1u || parameter(5u) == 1u;
   for (var step = 0u; step < steps; step = step + 1u) {
-    time = select(step, steps - 1u - step, backward);
+    let at = select(step, steps - 1u - step, backward) * parameter(6u) + row;
+    own_inputs = at * parameter(4u) * hidden;
     storageBarrier();
     if (PREPARES) {
       for (var unit = local; unit < hidden; unit = unit + 256u) { prepare(unit); }
@@ -66,7 +56,7 @@ fn main(
     for (var unit = local; unit < hidden; unit = unit + 256u) {
       let state = states[next_at + unit];
       states[hidden_at + unit] = state;
-      all[(time * parameter(6u) + row) * hidden + unit] = state;
+      states[all_at + at * hidden + unit] = state;
     }
   }
 }

@@ -3,7 +3,7 @@
 fn run() {
   let length = parameter(1u);
   let first = first_of(row);
-  var largest = -infinity();
+  var largest = LOWEST;
   for (var i = lane; i < length; i = i + LANES) { largest = max_f32(largest, fetch(i, first + element_of(i))); }
   largest = largest_across(largest);
   var total = vec2<f32>(0.0);

@@ -1,5 +1,6 @@
 //! Tests that the simulation detects faults: deliberately broken kernels and the expected reports.
 
+use super::fast::Math;
 use super::fault::{Checked, Kind};
 use super::graph::Simulator;
 use super::machine::{Launch, run};
@@ -21,7 +22,8 @@ fn broken(graph: &str, from: &str, to: &str, kind: Kind, parts: &[&str]) {
     let mut programs = HashMap::new();
     let changes = Cell::new(0);
     let mut simulate = |edit: &dyn Fn(&mut Dispatch)| {
-        Simulator { dialect: DIALECTS[3], subgroup: 8, edit, programs: &mut programs }.run(&graph, &inputs)
+        Simulator { dialect: DIALECTS[3], subgroup: 8, math: Math::Strict, edit, programs: &mut programs }
+            .run(&graph, &inputs)
     };
     simulate(&|_| ()).unwrap_or_else(|fault| panic!("{fault}"));
     let result = simulate(&|dispatch| {
@@ -84,10 +86,16 @@ fn a_missing_guard_lets_invocations_past_the_end() {
 #[test]
 fn a_missing_barrier_is_a_race() {
     broken(SUM, "workgroupBarrier();", "", Kind::Race, &["reads sums", "wrote", "workgroup [0, 0, 0]"]);
-    broken(GRU, "storageBarrier();", "", Kind::Race, &["recurrent", "reads states", "wrote"]);
+    broken(
+        GRU,
+        "storageBarrier();",
+        "",
+        Kind::Race,
+        &["recurrent", "writes states", "invocations of workgroup 0 read"],
+    );
     // A barrier for the other kind of memory does not prevent the race.
     broken(SUM, "workgroupBarrier();", "storageBarrier();", Kind::Race, &["reads sums"]);
-    broken(GRU, "storageBarrier();", "workgroupBarrier();", Kind::Race, &["reads states"]);
+    broken(GRU, "storageBarrier();", "workgroupBarrier();", Kind::Race, &["writes states"]);
 }
 
 #[test]
@@ -129,8 +137,15 @@ fn integer_operations_without_a_result_are_detected() {
 
 /// Runs a kernel of 8 invocations on a buffer of 16 words, initialized to 0, 1, 2, .., and returns the words.
 fn words_of(declarations: &str, body: &str) -> Checked<Vec<u32>> {
+    words_with(Math::Strict, declarations, body)
+}
+
+/// The same, with these rules for floats.
+fn words_with(math: Math, declarations: &str, body: &str) -> Checked<Vec<u32>> {
     let source = format!(
         "enable f16;
+         struct Immediates {{ zero: u32 }}
+         var<immediate> immediates: Immediates;
          @group(0) @binding(0) var<storage, read> parameters: array<u32>;
          @group(0) @binding(1) var<storage, read_write> words: array<u32>;
          {declarations}
@@ -144,8 +159,14 @@ fn words_of(declarations: &str, body: &str) -> Checked<Vec<u32>> {
     let program = Program::new("test", &source)?;
     let bytes: Vec<u8> = (0u32..16).flat_map(u32::to_le_bytes).collect();
     let mut memories = vec![Memory::holding(String::new(), &bytes), Memory::holding(String::new(), &bytes)];
-    let launch =
-        Launch { memories: &mut memories, bound: &[0, 1], immediates: &[], workgroups: [1, 1, 1], subgroup: 4 };
+    let launch = Launch {
+        memories: &mut memories,
+        bound: &[0, 1],
+        immediates: &[0; 4],
+        workgroups: [1, 1, 1],
+        subgroup: 4,
+        math,
+    };
     run(&program, launch)?;
     Ok(memories[1].bytes.as_chunks::<4>().0.iter().map(|&bytes| u32::from_le_bytes(bytes)).collect())
 }
@@ -231,4 +252,49 @@ fn code_reached_by_only_some_invocations_diverges() {
 #[test]
 fn unsupported_functions_are_named() {
     expect(words_of("", "words[local] = u32(frexp(f32(local)).exp);"), Kind::Unknown, &["Frexp"]);
+}
+
+/// A kernel that sums up to 2^24 with errors, which it adds up as well; `$` separates the operations.
+const COMPENSATED: &str = "
+    var high = 16777216.0;
+    var low = 0.0;
+    for (var i = 0u; i < 5u; i++) {
+      let a = high;
+      let s = $(a + 1.0);
+      let t = $(s - a);
+      low += $(a - $(s - t)) + $(1.0 - t);
+      high = s;
+    }
+    words[local] = u32(high) - 16777216u + u32(low);";
+
+#[test]
+fn errors_that_a_compiler_cancels_are_lost_with_fast_math() {
+    let sum = |math, opaque: &str| {
+        let text = COMPENSATED.replace('$', opaque);
+        let words = words_with(math, include_str!("../shaders/float.wgsl"), &text);
+        words.unwrap_or_else(|fault| panic!("{fault}"))[0]
+    };
+    assert_eq!((sum(Math::Strict, ""), sum(Math::Strict, "opaque")), (5, 5));
+    assert_eq!((sum(Math::Fast, ""), sum(Math::Fast, "opaque")), (0, 5));
+    // The functions for all kernels.
+    let precise = "var sum = vec2<f32>(16777216.0, 0.0);
+        for (var i = 0u; i < 5u; i++) { sum = add_precise(sum, two_product(0.1, 10.0 + f32(local) * 0.0)); }
+        words[local] = u32(i32(sum.x - 16777216.0) + i32(round(sum.y)));";
+    for math in [Math::Strict, Math::Fast] {
+        let words = words_with(math, include_str!("../shaders/float.wgsl"), precise);
+        assert_eq!(words.unwrap_or_else(|fault| panic!("{fault}"))[0], 5, "{math:?}");
+    }
+}
+
+#[test]
+fn comparisons_do_not_recognize_nan_and_infinity_with_fast_math() {
+    let body = "let x = bitcast<f32>(select(0x7fc00000u, 0x7f800000u, local == 1u) ^ immediates.zero);
+        let compared = select(0u, 1u, x != x) + select(0u, 2u, x == infinity());
+        let by_bits = select(0u, 1u, is_nan(x)) + select(0u, 2u, is_infinite(x));
+        let ordered = select(0u, 4u, less_f32(x, 1.0) || less_f32(1.0, x)) + select(0u, 8u, equal_f32(x, x));
+        let largest = select(0u, 16u, is_nan(max_f32(0.0, x)) && is_nan(max_f32(x, 0.0)));
+        words[local] = 100u * compared + by_bits + ordered + largest;";
+    let two = |math| words_with(math, include_str!("../shaders/float.wgsl"), body).map(|words| [words[0], words[1]]);
+    assert_eq!(two(Math::Strict).ok(), Some([100 + 1 + 16, 200 + 2 + 4 + 8]));
+    assert_eq!(two(Math::Fast).ok(), Some([200 + 1 + 16, 100 + 2 + 4 + 8]));
 }

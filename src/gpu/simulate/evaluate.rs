@@ -1,6 +1,7 @@
 //! Evaluates expressions for a set of invocations at a time.
 
 use super::arithmetic::{self, Scalar};
+use super::fast::Math;
 use super::fault::{Checked, Kind, fault};
 use super::machine::{Frame, Machine, Root};
 use super::program::Slot;
@@ -18,6 +19,9 @@ impl Machine<'_> {
     /// Evaluates an expression for `lanes`.
     pub(super) fn evaluate(&mut self, function: usize, frame: &mut Frame, target: Value, lanes: &[u32]) -> Checked<()> {
         let program = self.program;
+        if self.math == Math::Fast && self.rewrite(function, frame, target, lanes) {
+            return Ok(());
+        }
         match &program.function(function).expressions[target] {
             Expression::Literal(_)
             | Expression::Constant(_)

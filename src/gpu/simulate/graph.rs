@@ -1,5 +1,6 @@
 //! Runs a whole graph like a plan, but without values that share memory.
 
+use super::fast::Math;
 use super::fault::Checked;
 use super::machine::{Launch, run};
 use super::memory::Memory;
@@ -21,6 +22,8 @@ pub struct Simulator<'a> {
     pub dialect: Dialect,
     /// Invocations per subgroup.
     pub subgroup: usize,
+    /// The rules for floats.
+    pub math: Math,
     /// Changes a launch before it runs.
     pub edit: &'a dyn Fn(&mut Dispatch),
     /// Parsed kernels, by source.
@@ -98,7 +101,8 @@ impl Simulator<'_> {
         };
         let immediates = bytes_of(&[FIRST_PARAMETER as u32, dispatch.elements, 0]);
         let workgroups = dispatch.workgroups;
-        run(&program, Launch { memories, bound, immediates: &immediates, workgroups, subgroup: self.subgroup })
+        let (subgroup, math) = (self.subgroup, self.math);
+        run(&program, Launch { memories, bound, immediates: &immediates, workgroups, subgroup, math })
     }
 }
 

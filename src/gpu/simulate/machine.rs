@@ -1,6 +1,7 @@
 //! Runs a dispatch: workgroups one after another, the invocations of each in lockstep. A set of invocations executes
 //! statements together; branches and loops split the set, and it merges again after them.
 
+use super::fast::Math;
 use super::fault::{Checked, Fault, Kind, fault};
 use super::memory::{Access, Memory, Sharing};
 use super::program::{Field, Program};
@@ -53,6 +54,8 @@ pub struct Launch<'a> {
     pub workgroups: [u32; 3],
     /// Invocations per subgroup.
     pub subgroup: usize,
+    /// The rules for floats.
+    pub math: Math,
 }
 
 /// Iterations after which a loop counts as endless: on the tests' inputs, the longest loops of the kernels run some
@@ -70,6 +73,7 @@ pub struct Machine<'a> {
     depth: usize,
     pub(super) lanes: usize,
     pub(super) subgroup: usize,
+    pub(super) math: Math,
     workgroups: [u32; 3],
     group: [u32; 3],
     number: u32,
@@ -90,7 +94,7 @@ struct Left {
 /// # Errors
 /// The first fault.
 pub fn run(program: &Program, launch: Launch) -> Checked<()> {
-    let Launch { memories, bound, immediates, workgroups, subgroup } = launch;
+    let Launch { memories, bound, immediates, workgroups, subgroup, math } = launch;
     let buffers = memories.len();
     let lanes = program.lanes();
     let mut places = Vec::new();
@@ -136,6 +140,7 @@ pub fn run(program: &Program, launch: Launch) -> Checked<()> {
         depth: 0,
         lanes,
         subgroup,
+        math,
         workgroups,
         group: [0; 3],
         number: 0,

@@ -1,5 +1,6 @@
 //! Simulates all kernels: every operator, data type and rank, and random sizes around the edges of tiles.
 
+use super::fast::Math;
 use super::graph::Simulator;
 use super::program::Program;
 use super::random_graphs::{GENERATORS, random_graph};
@@ -34,12 +35,15 @@ fn check(
     let has = |types: &[DataType]| graph.values.iter().any(|value| types.contains(&value.descriptor.dtype));
     // A dialect's type makes no difference without an operand of that type, not even combined with another one.
     let all = has(&[DataType::Float16]) && has(&[DataType::Int64, DataType::Uint64]);
-    for dialect in DIALECTS.into_iter().filter(|dialect| all || dialect.f16 == dialect.int64) {
+    let strict = DIALECTS.into_iter().filter(|dialect| all || dialect.f16 == dialect.int64);
+    // Rewrites of floats are the same in all dialects.
+    let fast = has(&[DataType::Float32, DataType::Float16]).then_some((DIALECTS[0], Math::Fast));
+    for (dialect, math) in strict.map(|dialect| (dialect, Math::Strict)).chain(fast) {
         // The subgroup sizes of llvmpipe and NVIDIA.
         let subgroup = if dialect.f16 { 8 } else { 32 };
-        let outputs = Simulator { dialect, subgroup, edit, programs }.run(&graph, &inputs);
+        let outputs = Simulator { dialect, subgroup, math, edit, programs }.run(&graph, &inputs);
         let outputs = outputs.unwrap_or_else(|fault| panic!("{fault}, with {dialect:?}, of\n{graph}"));
-        let context = || format!("simulated with {dialect:?}, of\n{graph}");
+        let context = || format!("simulated with {math:?} math and {dialect:?}, of\n{graph}");
         compare(&graph, &outputs, &expected, |dtype| tolerance_of(tolerance, dtype), &context);
     }
 }

@@ -3,6 +3,7 @@
 use crate::gpu::kernel::Parameters;
 use crate::gpu::lower::Lowering;
 use crate::gpu::map::{Divisors, Entry, Readable, read_broadcast, spread, strided as strided_parameters};
+use crate::gpu::operands;
 use crate::gpu::scalar::Scalars;
 use crate::ops::concat::Concat;
 use crate::ops::fused::Fused;
@@ -13,7 +14,7 @@ use crate::ops::triangular::Triangular;
 use crate::shape::strides;
 
 /// The names of a program's operands; the compiler fuses at most this many.
-const NAMES: [&str; 8] = ["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"];
+const NAMES: [&str; operands::MOST] = ["x0", "x1", "x2", "x3", "x4", "x5"];
 
 /// A program of element-wise operators on operands that are broadcast to the output.
 pub fn elementwise(l: &mut Lowering, program: &Fused) {

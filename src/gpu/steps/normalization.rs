@@ -11,7 +11,7 @@ use crate::ops::normalization::{BatchNormalization, InstanceNormalization, Layer
 use crate::ops::reduce::reduced_axes;
 use crate::ops::rms_normalization::RmsNormalization;
 use crate::ops::softmax::Softmax;
-use crate::shape::strides;
+use crate::shape::{Descriptor, strides};
 
 /// How invocations share rows if workgroups process whole rows.
 fn whole_rows(rows: &Rows) -> Option<Sharing> {
@@ -146,8 +146,9 @@ fn reciprocal_root(epsilon: f64) -> String {
     format!("1.0 / sqrt(x / f32(LENGTH) + {} * size(row) * size(row))", literal(epsilon as f32))
 }
 
-/// The scale of each row, and the mean and reciprocal standard deviation of its scaled elements.
-fn moments(l: &mut Lowering, rows: &Rows, epsilon: f64) -> [Readable; 3] {
+/// The scales of all rows, then the means of their scaled elements, then the reciprocal standard deviations. One tensor
+/// leaves buffers for the others that a normalization reads.
+fn moments(l: &mut Lowering, rows: &Rows, epsilon: f64) -> Readable {
     let (mean, deviation) = (row_values(l, rows), row_values(l, rows));
     let size = scales(l, rows, epsilon);
     sum(l, rows, vec![size], "x * size(row)", "x / f32(LENGTH)", mean);
@@ -155,7 +156,21 @@ fn moments(l: &mut Lowering, rows: &Rows, epsilon: f64) -> [Readable; 3] {
     // Two passes: the mean of squares minus the square of the mean cancels if the mean is large.
     let square = "(x * size(row) - mean(row)) * (x * size(row) - mean(row))";
     sum(l, rows, vec![size, mean], square, &reciprocal_root(epsilon), deviation);
-    [size, mean, of_rows("deviation", deviation)]
+    let all = Descriptor::new(DataType::Float32, [3 * rows.count()]);
+    let moments = l.scratch(all.bytes());
+    let functions = "fn value(i: u32) -> f32 {
+  let row = i % parameter(0u);
+  switch i / parameter(0u) {
+    case 0u: { return size(row); }
+    case 1u: { return mean(row); }
+    default: { return deviation(row); }
+  }
+}
+";
+    let inputs = vec![size, mean, of_rows("deviation", deviation)];
+    let parameters = Parameters(vec![rows.count()]);
+    l.to_scratch("moments", inputs, (moments, &all), functions.to_string(), parameters, Entry::Words);
+    of_rows("moments", moments)
 }
 
 /// `batchNormalization()`.
@@ -231,18 +246,19 @@ fn normalize(
             },
         );
     }
-    let [size, mean, deviation] = moments(l, &rows, epsilon);
-    let mut parameters = Parameters::default();
+    let moments = moments(l, &rows, epsilon);
+    let mut parameters = Parameters(vec![rows.count()]);
     let row = row_of(&mut parameters, shape, reduced);
     let place = place(&mut parameters);
-    let mut inputs = vec![l.readable("x", 0), size, mean, deviation];
+    let mut inputs = vec![l.readable("x", 0), moments];
     let scale = weight(l, &mut inputs, "scale", 1, "1.0", "c");
     let bias = weight(l, &mut inputs, "bias", 2, "0.0", "c");
     let functions = format!(
         "fn value(i: u32) -> f32 {{
+  let rows = parameter(0u);
   let row = strided({row}u, i);
   let c = strided({place}u, i);
-  return (x(i) * size(row) - mean(row)) * deviation(row) * {scale} + {bias};
+  return (x(i) * moments(row) - moments(rows + row)) * moments(2u * rows + row) * {scale} + {bias};
 }}\n"
     );
     l.map(0, "normalize", inputs, &functions, parameters);

@@ -1,4 +1,5 @@
-//! Recurrent networks: one workgroup computes all time steps of one sequence in one direction.
+//! Recurrent networks: what the input adds to the gates is computed for all time steps at once; then one workgroup
+//! computes all time steps of one sequence in one direction.
 
 use crate::dtype::DataType;
 use crate::gpu::kernel::{Bound, Dispatch, Parameters, grid, header};
@@ -139,45 +140,100 @@ fn advance(unit: u32) -> f32 {{
     )
 }
 
-/// Appends the launch, and the copies from the states to the outputs.
+/// Appends the launches, and the copies from the states to the outputs.
 fn lower(l: &mut Lowering, sequence: &Sequence, operands: &Operands, functions: String) {
     let directions = sequence.direction.count() as u32;
     let rows = directions * sequence.batches;
-    let hidden = sequence.hidden as usize;
-    // Per row: the hidden state, the next one, the hidden state after the reset gate, and the cell state.
-    let states = l.scratch(rows as usize * 4 * hidden * 4);
-    let all = l.scratch(sequence.steps as usize * rows as usize * hidden * 4);
-    let dialect = l.dialect;
-    let mut text = header(dialect).to_string();
-    let mut bindings = Vec::new();
-    let gates = l.input(1).sizes()[l.input(1).rank() - 2] / sequence.hidden;
+    let hidden = sequence.hidden;
+    let gates = l.input(1).sizes()[l.input(1).rank() - 2] / hidden;
     let backward = (sequence.direction == Direction::Backward) as u32;
-    let mut parameters =
-        Parameters(vec![sequence.steps, sequence.batches, sequence.features, sequence.hidden, gates, backward, rows]);
-    for (name, index, otherwise) in [
-        ("x", Some(0), ""),
-        ("w", Some(1), ""),
-        ("r", Some(2), ""),
-        ("bias", Some(operands.bias), "0.0"),
-        ("recurrent_bias", Some(operands.recurrent_bias), "0.0"),
-        ("initial_hidden", Some(operands.hidden), "0.0"),
-        ("initial_cell", operands.cell, "0.0"),
-        ("peephole", operands.peephole, "0.0"),
-    ] {
+    let parameters =
+        Parameters(vec![sequence.steps, sequence.batches, sequence.features, hidden, gates, backward, rows]);
+    // Per row: the hidden state, the next one, the hidden state after the reset gate, and the cell state.
+    let own = rows * 4 * hidden;
+    let all = sequence.steps as usize * rows as usize * hidden as usize;
+    let states = l.scratch((own as usize + all) * 4);
+    let [initial_hidden, initial_cell] = [("initial_hidden", Some(operands.hidden)), ("initial_cell", operands.cell)];
+    let initial = "fn value(i: u32) -> f32 {
+  let hidden = parameter(3u);
+  let row = i / (4u * hidden);
+  let unit = i % hidden;
+  switch i / hidden & 3u {
+    case 0u: { return initial_hidden(row * hidden + unit); }
+    case 3u: { return initial_cell(row * hidden + unit); }
+    default: { return 0.0; }
+  }
+}
+";
+    to_scratch(l, [initial_hidden, initial_cell], (states, own), initial, &parameters);
+    let elements = all * gates as usize;
+    let inputs = (l.scratch(elements * 4), elements as u32);
+    let text = include_str!("../shaders/recurrent_input.wgsl");
+    to_scratch(l, [("x", Some(0)), ("w", Some(1)), ("bias", Some(operands.bias))], inputs, text, &parameters);
+    advance(l, operands, [inputs.0, states], &functions, &parameters, rows);
+    for index in 0..l.outputs.len() {
+        let output = l.outputs[index];
+        let (parameters, place) = match output.rank() {
+            4 => (Parameters(vec![own]), "states(parameter(0u) + i)"),
+            // The hidden state is the first quarter of a row of states, the cell state the last.
+            _ => (
+                Parameters(vec![hidden, [0, 3][index] * hidden]),
+                "states(i / parameter(0u) * 4u * parameter(0u) + parameter(1u) + i % parameter(0u))",
+            ),
+        };
+        copy(l, index, output, states, place, parameters);
+    }
+}
+
+/// The operands that are given, to be read by the functions with these names, and functions that return 0 for the
+/// others.
+fn given<const N: usize>(l: &Lowering, operands: [(&'static str, Option<usize>); N]) -> (Vec<Readable>, String) {
+    let mut missing = String::new();
+    let mut readables = Vec::new();
+    for (name, index) in operands {
         match index.filter(|&index| l.inputs.get(index).copied().flatten().is_some()) {
-            Some(index) => {
-                text.push_str(&declare(l, &l.readable(name, index), false, &mut bindings, &mut parameters));
-            }
-            None => text.push_str(&format!("fn {name}(i: u32) -> f32 {{ return {otherwise}; }}\n")),
+            Some(index) => readables.push(l.readable(name, index)),
+            None => missing += &format!("fn {name}(i: u32) -> f32 {{ return 0.0; }}\n"),
         }
     }
-    for (name, bound) in [("states", states), ("all", all)] {
-        bindings.push(bound);
-        let binding = bindings.len();
-        text.push_str(&format!("@group(0) @binding({binding}) var<storage, read_write> {name}: array<f32>;\n"));
+    (readables, missing)
+}
+
+/// Appends a kernel that computes the first `elements` elements of `target` with the function `value(i)` of `text`.
+fn to_scratch<const N: usize>(
+    l: &mut Lowering,
+    operands: [(&'static str, Option<usize>); N],
+    (target, elements): (Bound, u32),
+    text: &str,
+    parameters: &Parameters,
+) {
+    let (inputs, missing) = given(l, operands);
+    let descriptor = Descriptor::new(DataType::Float32, [elements]);
+    l.to_scratch("recurrent", inputs, (target, &descriptor), missing + text, parameters.clone(), Entry::Words);
+}
+
+/// Appends the kernel that computes all time steps.
+fn advance(
+    l: &mut Lowering,
+    operands: &Operands,
+    [inputs, states]: [Bound; 2],
+    functions: &str,
+    parameters: &Parameters,
+    rows: u32,
+) {
+    let names = [("r", Some(2)), ("recurrent_bias", Some(operands.recurrent_bias)), ("peephole", operands.peephole)];
+    let (mut readables, missing) = given(l, names);
+    readables.push(Readable { name: "inputs", bound: inputs, dtype: DataType::Float32 });
+    let mut text = header(l.dialect).to_string() + &missing;
+    let (mut bindings, mut parameters) = (Vec::new(), parameters.clone());
+    for readable in &readables {
+        text += &declare(l, readable, false, &mut bindings, &mut parameters);
     }
-    text.push_str(&functions);
-    text.push_str(include_str!("../shaders/recurrent.wgsl"));
+    bindings.push(states);
+    let binding = bindings.len();
+    text += &format!("@group(0) @binding({binding}) var<storage, read_write> states: array<f32>;\n");
+    text += functions;
+    text += include_str!("../shaders/recurrent.wgsl");
     l.dispatch(Dispatch {
         name: "recurrent",
         source: text,
@@ -186,18 +242,6 @@ fn lower(l: &mut Lowering, sequence: &Sequence, operands: &Operands, functions: 
         elements: rows,
         workgroups: grid(rows),
     });
-    for index in 0..l.outputs.len() {
-        let output = l.outputs[index];
-        match output.rank() {
-            4 => copy(l, index, output, all, "states(i)", Parameters::default()),
-            // The hidden state is the first quarter of a row of states, the cell state the last.
-            _ => {
-                let parameters = Parameters(vec![sequence.hidden, [0, 3][index] * sequence.hidden]);
-                let place = "states(i / parameter(0u) * 4u * parameter(0u) + parameter(1u) + i % parameter(0u))";
-                copy(l, index, output, states, place, parameters);
-            }
-        }
-    }
 }
 
 /// Appends a copy from scratch memory to an output.
