@@ -23,6 +23,8 @@ pub mod plan;
 mod poller;
 mod profile;
 pub mod prologue;
+#[cfg(test)]
+mod proof;
 pub mod scalar;
 #[cfg(test)]
 mod simulate;
