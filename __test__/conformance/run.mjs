@@ -11,11 +11,13 @@ Runs the cases of every JSON file in DIR (except index.json) and compares the re
 
   --filter RE        only cases whose "file: name" matches the regular expression
   --json FILE        write the results to FILE, with every element that differs
-  --accelerated      ask for a GPU (default: a context on the CPU)
+  --accelerated      on a GPU (default: a context on the CPU)
+  --adapter TEXT     on the GPU whose name has this text
   --num-threads N    number of threads of the context
   --concurrency N    cases in flight at the same time (default: 4)
 
-Exit status: 0 all passed; 1 a case failed, a file cannot be read, or no case ran; 2 wrong usage.`;
+Exit status: 0 all passed; 1 a case failed, a file cannot be read, no case ran, or they would not run on a GPU as demanded; 2 wrong
+usage.`;
 
 /** Elements printed of an output that differs; --json has all of them. */
 const PRINTED_ELEMENTS = 5;
@@ -29,6 +31,7 @@ function readArguments(args) {
       filter: { type: 'string', default: '' },
       json: { type: 'string' },
       accelerated: { type: 'boolean', default: false },
+      adapter: { type: 'string' },
       'num-threads': { type: 'string' },
       concurrency: { type: 'string', default: '4' },
       help: { type: 'boolean', short: 'h' },
@@ -49,8 +52,9 @@ function readArguments(args) {
     filter: regularExpression('filter', values.filter),
     json: values.json,
     concurrency: positiveInteger('concurrency', values.concurrency),
+    adapter: values.adapter ?? (values.accelerated ? '' : undefined),
     contextOptions: /** @type {import('../../index.js').MLContextOptions} */ ({
-      ...(values.accelerated ? { powerPreference: 'high-performance' } : { accelerated: false }),
+      ...(values.accelerated || values.adapter !== undefined ? { powerPreference: 'high-performance' } : { accelerated: false }),
       ...(values['num-threads'] !== undefined && { numThreads: positiveInteger('num-threads', values['num-threads']) }),
     }),
   };
@@ -170,7 +174,14 @@ async function main(args) {
   const runnable = vectors.filter(({ chosen }) => chosen.length > 0);
   if (runnable.length > 0) {
     const { ml, MLGraphBuilder } = await import('webnn-node');
+    const { describeContext } = await import('webnn-node/inspect');
     const context = await ml.createContext(options.contextOptions);
+    const { adapter, reason } = describeContext(context);
+    if (options.adapter !== undefined && !adapter?.includes(options.adapter)) {
+      console.log(`expected a GPU with "${options.adapter}" in its name, got ${adapter ?? `the CPU: ${reason}`}`);
+      return 1;
+    }
+    console.log(`on ${adapter ?? 'the CPU'}`);
     for (const vector of runnable) {
       files.push(await runFile({ context, MLGraphBuilder }, vector, options.concurrency));
     }

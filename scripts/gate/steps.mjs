@@ -2,6 +2,8 @@
 
 import { readdirSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
+import { DRIVER_CRATE } from '../gpu/driver.mjs';
+import { KERNELS, writeKernels } from '../gpu/kernels.mjs';
 import { root, run } from '../process.mjs';
 import { pythonEnvironment } from '../python.mjs';
 import { thisPlatform } from '../setup.mjs';
@@ -81,7 +83,7 @@ export const STEPS = [
     name: 'format',
     title: 'formatting of JavaScript and Rust',
     tier: 'quick',
-    run: ['npx biome format', ...['', LIMITS, LOOM, '--manifest-path fuzz/Cargo.toml'].map((crate) => `cargo fmt --check ${crate}`)],
+    run: ['npx biome format', ...['', LIMITS, LOOM, DRIVER_CRATE, '--manifest-path fuzz/Cargo.toml'].map((crate) => `cargo fmt --check ${crate}`)],
   },
   { name: 'lint', title: 'Biome', tier: 'quick', run: ['npm run --silent lint'] },
   {
@@ -114,10 +116,11 @@ export const STEPS = [
     name: 'clippy',
     title: 'cargo clippy',
     tier: 'quick',
-    inputs: [...RUST, 'bench/**/*.rs', 'loom'],
+    inputs: [...RUST, 'bench/**/*.rs', 'bench/gpu/driver', 'loom'],
     run: [
       'cargo clippy --all-targets -- -D warnings',
       `cargo clippy ${LIMITS} --target-dir target/bench/limits -- -D warnings`,
+      `cargo clippy ${DRIVER_CRATE} --target-dir target/bench/driver -- -D warnings`,
       `cargo clippy --all-targets ${LOOM} --target-dir target/loom -- -D warnings`,
     ],
   },
@@ -196,6 +199,53 @@ export const STEPS = [
     debian: ['vulkan'],
     env: SOFTWARE_GPU,
     run: [`node __test__/conformance/run.mjs ${OUTSIDE.vectors} --accelerated`],
+  },
+  {
+    name: 'gpu-kernels',
+    title: 'every kernel as SPIR-V, HLSL and MSL',
+    tier: 'full',
+    needs: ['rust-build'],
+    inputs: [...RUST, 'scripts/gpu'],
+    products: [KERNELS],
+    run: [writeKernels],
+  },
+  {
+    name: 'gpu-spirv',
+    title: 'every kernel by a current spirv-val',
+    tier: 'full',
+    needs: ['gpu-kernels'],
+    inputs: [...RUST, 'scripts'],
+    debian: ['venv'],
+    run: ['node scripts/gpu/spirv.mjs'],
+  },
+  {
+    name: 'gpu-isa',
+    title: 'registers and instructions of kernels on three families of GPUs',
+    tier: 'full',
+    needs: ['gpu-kernels'],
+    inputs: [...RUST, 'scripts/gpu', 'bench/gpu'],
+    debian: ['vulkan'],
+    run: ['node scripts/gpu/isa.mjs'],
+  },
+  {
+    name: 'gpu-layer',
+    title: 'conformance vectors on software Vulkan under the validation layer, with synchronization',
+    tier: 'full',
+    needs: ['addon', 'gpu-kernels'],
+    inputs: CODE,
+    outside: ['vectors'],
+    debian: ['vulkan', 'chromium'],
+    run: [`node scripts/gpu/layer.mjs ${OUTSIDE.vectors}`],
+  },
+  {
+    name: 'gpu-small',
+    title: 'conformance vectors on SwiftShader, and with subgroups of 4, 8 and 16',
+    tier: 'all',
+    needs: ['addon'],
+    inputs: CODE,
+    outside: ['vectors'],
+    debian: ['vulkan', 'chromium'],
+    run: [`node scripts/gpu/small.mjs ${OUTSIDE.vectors}`],
   },
   {
     name: 'wpt',

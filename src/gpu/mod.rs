@@ -27,6 +27,8 @@ pub mod plan;
 mod poller;
 mod profile;
 pub mod prologue;
+#[cfg(test)]
+mod proof;
 mod rows;
 pub mod scalar;
 #[cfg(test)]

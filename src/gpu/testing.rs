@@ -1,23 +1,18 @@
-//! Compares graphs on the software GPU with the oracle, and validates the sources of all kernels.
+//! Compares graphs on the software GPU with the oracle.
 
 use super::adapter::{Limits, TEST_VARIABLE, choice_of_tests};
 use super::device::{Device, EXTENSIONS};
 use super::dialect::Dialect;
-use super::kernel::Dispatch;
-use super::lower::lower;
 use super::plan::{Plan, PlanOptions, TARGET};
-use super::split::split;
-use crate::compile::memory::{Place, Space};
 use crate::compile::{Passes, optimize};
 use crate::dtype::DataType;
 use crate::ir::Graph;
 use crate::ops::Operation;
-use crate::ops::sweep::for_each_graph;
 use crate::ops::tensor::Tensor;
 use crate::reference;
 use crate::shape::Descriptor;
 use crate::testing::{Random, Tolerance, compare};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 /// The devices: with all that the driver has, and with nothing but what WebGPU guarantees: without 16-bit and 64-bit
@@ -124,26 +119,6 @@ pub fn in_turn(count: usize, work: &(dyn Fn(usize) + Sync)) {
     (0..count).for_each(work);
 }
 
-/// Parses and validates a kernel, without a device.
-///
-/// # Panics
-/// If it is not valid WGSL. The message holds the numbered lines.
-pub fn validate(name: &str, source: &str, dialect: Dialect) {
-    use wgpu::naga::front::wgsl::parse_str;
-    use wgpu::naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
-    let mut capabilities = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-    capabilities.set(Capabilities::SHADER_FLOAT16, dialect.f16);
-    capabilities.set(Capabilities::SHADER_INT64, dialect.int64);
-    capabilities.set(Capabilities::SUBGROUP, dialect.subgroups);
-    let module = parse_str(source).unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
-    capabilities.set(Capabilities::COOPERATIVE_MATRIX, dialect.cooperative.is_some());
-    let validated = Validator::new(ValidationFlags::all(), capabilities)
-        .subgroup_stages(ShaderStages::COMPUTE)
-        .subgroup_operations(SubgroupOperationSet::all())
-        .validate(&module);
-    validated.unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
-}
-
 /// A dialect with as little workgroup memory as devices may have.
 const fn dialect(f16: bool, int64: bool, subgroups: bool) -> Dialect {
     let subgroup_size = match (subgroups, f16) {
@@ -157,44 +132,6 @@ const fn dialect(f16: bool, int64: bool, subgroups: bool) -> Dialect {
 /// Dialects that differ in their extensions.
 pub const DIALECTS: [Dialect; 4] =
     [dialect(false, false, false), dialect(false, true, true), dialect(true, false, true), dialect(true, true, false)];
-
-#[test]
-fn every_kernel_of_every_operator_type_and_rank_is_valid() {
-    let mut seen = HashSet::new();
-    for_each_graph(
-        |_| true,
-        |graph, _| {
-            for dialect in DIALECTS {
-                for node in &graph.nodes {
-                    for dispatch in lower(&graph, node, dialect).expect("all operators have kernels").dispatches {
-                        if seen.insert((dispatch.source.clone(), dialect)) {
-                            validate(dispatch.name, &dispatch.source, dialect);
-                            if dialect == DIALECTS[3] {
-                                validate_in_pieces(&dispatch, dialect);
-                            }
-                        }
-                    }
-                }
-            }
-        },
-    );
-    assert!(seen.len() > 500, "{} kernels", seen.len());
-}
-
-/// Validates a kernel with each tensor bound in three pieces.
-///
-/// # Panics
-/// Same as [`validate`], and if it cannot be split, except for atomic arrays, which can only be used by reference.
-fn validate_in_pieces(dispatch: &Dispatch, dialect: Dialect) {
-    let place = Place { space: Space::Arena, offset: 0, bytes: 700 };
-    match split(&dispatch.source, &vec![place; dispatch.bindings.len()], 256) {
-        Ok((source, places)) => {
-            assert_eq!(places.len(), 3 * dispatch.bindings.len());
-            validate(dispatch.name, &source, dialect);
-        }
-        Err(why) => assert!(why.contains("atomic"), "{}: {why}", dispatch.name),
-    }
-}
 
 /// Runs `graph` and returns the bytes of every output.
 fn run(device: &Arc<Device>, graph: &Graph, inputs: &HashMap<String, Tensor>, share_views: bool) -> Vec<Vec<u8>> {

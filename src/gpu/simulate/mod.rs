@@ -25,3 +25,6 @@ mod program;
 mod random_graphs;
 mod subgroup;
 mod tests;
+
+pub(super) use random_graphs::{GENERATORS, random_graph};
+pub(super) use tests::is_in_first_half;

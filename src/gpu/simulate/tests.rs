@@ -59,7 +59,7 @@ fn sweep(names: impl Fn(&str) -> bool) {
 }
 
 /// Splits the operators into two halves that can run in parallel.
-fn is_in_first_half(name: &str) -> bool {
+pub fn is_in_first_half(name: &str) -> bool {
     Op::rules().take(48).any(|rule| rule.name == name)
 }
 
