@@ -26,8 +26,8 @@ const LAYER = '__test__/gpu-faults/layer';
 /** The faults, and what their errors say. */
 const FAULTS = /** @type {const} */ ({ lost: /lost/i, memory: /memory/i, never: /has not answered/ });
 
-/** What errors say where wgpu panics, which hides the driver's answer: then they name the operation. */
-const PANIC = /the GPU failed \(\w/;
+/** What errors say where wgpu hides the driver's answer: it panics, or only writes a log. */
+const HIDDEN = /the GPU failed \(\w|no adapter of Vulkan/;
 
 /** How long an error may take, in milliseconds. */
 const ERROR_MS = 10_000;
@@ -76,7 +76,7 @@ function problemOf({ code, signal, stderr, result, took }, names) {
   if (ms > ERROR_MS) return `${error ?? reason ?? 'a result'} after ${(ms / 1000).toFixed(1)} s`;
   if (took - ms > ERROR_MS) return `the process took ${((took - ms) / 1000).toFixed(1)} s beside it`;
   const said = error ?? reason;
-  if (said !== null && !names.test(said) && !PANIC.test(said)) return `does not name the cause: ${said}`;
+  if (said !== null && !names.test(said) && !HIDDEN.test(said)) return `does not name the cause: ${said}`;
   if (onCpu === 0 || longestMs > ERROR_MS) return `the context on the CPU computed ${onCpu} times, once for ${longestMs.toFixed(0)} ms`;
   return null;
 }

@@ -106,6 +106,19 @@ pub fn of_device(key: usize, name: &CStr) -> vk::PFN_vkVoidFunction {
     unsafe { find(device, name.as_ptr()) }
 }
 
+/// Waits until the device with this dispatch key has nothing to do; does nothing if there is none.
+pub fn wait_idle(key: usize) {
+    let devices = DEVICES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((device, find)) = devices.get(&key).copied() else { return };
+    drop(devices);
+    // SAFETY: the next layer's function, for its device.
+    let wait = unsafe { find(device, c"vkDeviceWaitIdle".as_ptr()) }.expect("every device has it");
+    // SAFETY: the type of the function with this name.
+    let wait = unsafe { std::mem::transmute::<unsafe extern "system" fn(), vk::PFN_vkDeviceWaitIdle>(wait) };
+    // SAFETY: the layer lets no other call pass that uses a queue of this device.
+    unsafe { wait(device) }.result().expect("the driver has no faults of its own");
+}
+
 /// Creates an instance of the next layer, and remembers it.
 ///
 /// # Safety

@@ -76,6 +76,8 @@ fn fail(name: &CStr, key: usize, can_be_lost: bool) -> Option<vk::Result> {
     match fault {
         Fault::Lost => {
             lost().push(key);
+            // A lost device computes nothing more: the program may free what it has used.
+            chain::wait_idle(key);
             Some(vk::Result::ERROR_DEVICE_LOST)
         }
         Fault::Memory => Some(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY),
