@@ -6,6 +6,7 @@
 pub mod adapter;
 mod bindings;
 pub mod cache;
+pub mod check;
 pub mod device;
 pub mod dialect;
 pub mod direct;
@@ -18,6 +19,8 @@ pub mod lower;
 pub mod map;
 #[cfg(test)]
 mod on_software_vulkan;
+mod opening;
+mod pending;
 pub mod pipelines;
 pub mod plan;
 mod poller;
@@ -33,4 +36,7 @@ pub mod tensor;
 #[cfg(test)]
 pub mod testing;
 mod transfer;
+pub mod verdicts;
+pub mod watch;
+pub use poller::Submission;
 pub use transfer::Reading;

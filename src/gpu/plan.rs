@@ -56,6 +56,14 @@ pub type Share<'a> = &'a dyn Fn(usize, &(dyn Fn(usize) + Sync));
 /// second; operating systems reset a GPU that seems to hang for longer.
 const MAX_SUBMITTED_WORK: u64 = 1 << 38;
 
+/// What a byte that a kernel reads or writes counts in multiply-adds: a slow GPU moves 16 GiB within a second.
+const WORK_OF_BYTE: u64 = 16;
+
+/// How many times as long as other submissions one with this work may take.
+pub(super) fn times_allowed(work: u64) -> u32 {
+    u32::try_from(work / MAX_SUBMITTED_WORK).unwrap_or(u32::MAX).saturating_add(1)
+}
+
 /// One launch with its pipeline and bindings.
 pub(super) struct Launch {
     pub name: &'static str,
@@ -67,7 +75,7 @@ pub(super) struct Launch {
 
 /// A step of a plan.
 pub(super) enum Step {
-    /// The launches of a node, and its number of multiply-adds.
+    /// The launches of a node, and their work: in multiply-adds, or [`WORK_OF_BYTE`]s for as much as they bind.
     Launches(Range<usize>, u64),
     /// A copy to the output with this index.
     Copy(Place, usize),
@@ -130,7 +138,10 @@ impl Plan {
             for dispatch in lowered.dispatches {
                 parts.add(index, dispatch)?;
             }
-            steps.push(Step::Launches(first..parts.unbuilt.len(), graph.multiply_adds(&graph.nodes[index])));
+            let bytes: u64 =
+                parts.unbuilt[first..].iter().flat_map(|launch| &launch.places).map(|p| p.bytes as u64).sum();
+            let work = graph.multiply_adds(&graph.nodes[index]).max(bytes.saturating_mul(WORK_OF_BYTE));
+            steps.push(Step::Launches(first..parts.unbuilt.len(), work));
         }
         for (id, output) in memory.copies() {
             listings.push(StepListing { computes: Computes::Copy(*id), kernel: "copy".into() });
@@ -152,7 +163,7 @@ impl Plan {
         let bindings = Bindings::new(device, &launches, constants, memory.arena, &parameters)?;
         device.submit(None)?;
         device.trim();
-        device.pipelines.save(&device.info);
+        device.save_pipelines();
         Ok(Plan {
             device: device.clone(),
             steps,
@@ -202,7 +213,7 @@ impl Plan {
                 end += 1;
             }
             let commands = self.device.scoped(|| self.encode(first..end, &tensors))?;
-            self.device.submit(Some(commands))?;
+            self.device.submit_times(Some(commands), times_allowed(work))?;
             first = end;
         }
         Ok(())
@@ -267,7 +278,7 @@ pub(super) struct Tensors<'a> {
 }
 
 impl Step {
-    fn work(&self) -> u64 {
+    pub(super) fn work(&self) -> u64 {
         match self {
             Step::Launches(_, work) => *work,
             Step::Copy(..) => 0,
