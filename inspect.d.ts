@@ -158,8 +158,21 @@ export interface GPUAdapterDescription {
   maxBufferBytes: number;
   /** The largest part of a buffer that a kernel can use at once, in bytes. */
   maxBindingBytes: number;
+  /**
+   * What the first context on it has found, in this or an earlier process: each family of kernels computes a little, and is
+   * compared with a reference. Null before.
+   */
+  check: GPUCheck | null;
   /** Why no context uses it, whatever its preferences; null if contexts can. */
   unused: string | null;
+}
+
+/** Whether a driver computes right results. */
+export interface GPUCheck {
+  /** `wrong` if contexts refuse the adapter. */
+  verdict: 'right' | 'wrong';
+  /** For each family of kernels, what is wrong; null for right ones. Matrix units that are wrong are not used. */
+  families: Record<string, string | null>;
 }
 
 /** An environment variable that webnn-node reads. */

@@ -64,13 +64,14 @@ test('the limit of a control group holds for the groups within it', { skip: proc
 
 test('GPUs are listed with what they are used for, or why they are not', async () => {
   const { gpuAdapters, gpuReason } = systemInfo();
-  for (const { name, type, backend, driver, features, maxBufferBytes, maxBindingBytes, unused, ...rest } of gpuAdapters) {
+  for (const { name, type, backend, driver, features, maxBufferBytes, maxBindingBytes, check, unused, ...rest } of gpuAdapters) {
     assert.deepEqual(rest, {});
     assert.ok(name.length > 0 && typeof driver === 'string' && features.every((feature) => /^[A-Z0-9_]+$/.test(feature)));
     assert.ok(['discrete', 'integrated', 'virtual', 'software', 'other'].includes(type), type);
     assert.ok(['vulkan', 'metal', 'dx12'].includes(backend), backend);
     assert.ok(maxBufferBytes >= maxBindingBytes && maxBindingBytes >= 2 ** 27);
     assert.ok(unused === null || unused.length > 10, unused);
+    assert.ok(check === null || check.verdict === 'right' || Object.values(check.families).some((problem) => problem !== null), name);
   }
   const usable = gpuAdapters.filter(({ unused }) => unused === null);
   assert.equal(gpuReason === null, usable.length > 0, gpuReason);

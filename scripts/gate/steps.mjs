@@ -27,6 +27,7 @@ const SOFTWARE_GPU = { WEBNN_GPU_SOFTWARE: '1' };
 /** Crates with lock files and profiles of their own. */
 const LIMITS = '--manifest-path bench/limits/Cargo.toml';
 const LOOM = '--manifest-path loom/Cargo.toml';
+const GPU_FAULTS = '--manifest-path __test__/gpu-faults/layer/Cargo.toml';
 
 /** Commands for other platforms. */
 const ARM64 = 'scripts/cross/arm64.sh';
@@ -83,7 +84,7 @@ export const STEPS = [
     name: 'format',
     title: 'formatting of JavaScript and Rust',
     tier: 'quick',
-    run: ['npx biome format', ...['', LIMITS, LOOM, DRIVER_CRATE, '--manifest-path fuzz/Cargo.toml'].map((crate) => `cargo fmt --check ${crate}`)],
+    run: ['npx biome format', ...['', LIMITS, LOOM, DRIVER_CRATE, GPU_FAULTS, '--manifest-path fuzz/Cargo.toml'].map((crate) => `cargo fmt --check ${crate}`)],
   },
   { name: 'lint', title: 'Biome', tier: 'quick', run: ['npm run --silent lint'] },
   {
@@ -116,12 +117,13 @@ export const STEPS = [
     name: 'clippy',
     title: 'cargo clippy',
     tier: 'quick',
-    inputs: [...RUST, 'bench/**/*.rs', 'bench/gpu/driver', 'loom'],
+    inputs: [...RUST, 'bench/**/*.rs', 'bench/gpu/driver', 'loom', '__test__/gpu-faults/layer'],
     run: [
       'cargo clippy --all-targets -- -D warnings',
       `cargo clippy ${LIMITS} --target-dir target/bench/limits -- -D warnings`,
       `cargo clippy ${DRIVER_CRATE} --target-dir target/bench/driver -- -D warnings`,
       `cargo clippy --all-targets ${LOOM} --target-dir target/loom -- -D warnings`,
+      `cargo clippy ${GPU_FAULTS} --target-dir target/gpu-faults -- -D warnings`,
     ],
   },
   { name: 'rust-build', title: 'build of the Rust tests', tier: 'quick', inputs: RUST, always: true, run: ['cargo test --no-run --lib --no-default-features'] },
@@ -422,6 +424,14 @@ export const STEPS = [
     ],
   },
   { name: 'fuzz', title: 'the reader of ONNX models, with bytes at random', tier: 'all', always: true, run: ['npm run fuzz -- --seconds 300'] },
+  {
+    name: 'gpu-faults',
+    title: 'a driver that loses its device, has no memory, or does not answer, at each of its first calls',
+    needs: ['addon'],
+    inputs: CODE,
+    debian: ['vulkan'],
+    run: ['node __test__/gpu-faults/run.mjs', 'node __test__/gpu-faults/run.mjs --first --every 4'],
+  },
   {
     name: 'coverage-js',
     title: 'coverage of the JavaScript tests, as a report',

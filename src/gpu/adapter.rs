@@ -1,13 +1,16 @@
 //! The GPUs of this machine, and the choice of one for a context.
 
+use super::check;
 use super::device::IMMEDIATES;
 use super::drivers;
-use super::exit::enter;
+use super::loss::Loss;
+use super::pending::Pending;
+use super::watch::{LONG, guarded, patience};
 use crate::error::{Error, ErrorKind, Result};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use std::cmp::Reverse;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// `1` restricts contexts to a CPU that emulates a GPU (llvmpipe, WARP).
 pub const SOFTWARE_VARIABLE: &str = "WEBNN_GPU_SOFTWARE";
@@ -112,18 +115,32 @@ impl WebGpuAdapter {
     }
 }
 
-/// All adapters of this machine, software included, enumerated once per process. Returns none, without enumerating, if
-/// there can be no hardware and the caller does not want software (`wants_software`). The adapters are never dropped:
-/// drivers do not survive being unloaded at the end of the process.
-fn all(wants_software: bool) -> &'static [wgpu::Adapter] {
-    static ADAPTERS: OnceLock<Vec<wgpu::Adapter>> = OnceLock::new();
-    if ADAPTERS.get().is_none() && !wants_software && drivers::absence().is_some() {
-        return &[];
-    }
-    ADAPTERS.get_or_init(|| {
-        let _inside = enter();
-        drivers::load()
-    })
+/// The adapters of this machine, software included, once they were asked for.
+static ADAPTERS: Mutex<Option<Arc<Pending<Vec<wgpu::Adapter>>>>> = Mutex::new(None);
+
+/// All adapters of this machine, software included. Returns none, without loading drivers, if there can be no hardware
+/// and the caller does not want software (`wants_software`).
+fn all(wants_software: bool) -> Result<Vec<wgpu::Adapter>> {
+    let pending = {
+        let mut adapters = ADAPTERS.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*adapters {
+            Some(pending) => pending.clone(),
+            None if !wants_software && drivers::absence().is_some() => return Ok(Vec::new()),
+            None => {
+                let loss = Arc::new(Loss::new(LONG * patience(false)?));
+                let load = |loss: Arc<Loss>| guarded(&loss, "loading drivers", loss.patience(), drivers::adapters);
+                adapters.insert(Pending::start(&loss, load)?).clone()
+            }
+        }
+    };
+    pending.wait()
+}
+
+/// Has the adapters enumerated again before they are used the next time.
+pub fn enumerate_again() {
+    let adapters = ADAPTERS.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // The drivers remain loaded.
+    drop(adapters);
 }
 
 /// Why an adapter is unusable; `None` if it is usable.
@@ -153,15 +170,16 @@ fn rank(info: &wgpu::AdapterInfo, choice: &Choice) -> Option<Reverse<u32>> {
 /// Returns the best adapter; ties go to the first.
 ///
 /// # Errors
-/// A NotSupportedError for an invalid value of [`SOFTWARE_VARIABLE`], if it is read.
-pub fn adapter(choice: &Choice) -> Result<Option<&'static wgpu::Adapter>> {
+/// A NotSupportedError for an invalid value of [`SOFTWARE_VARIABLE`], if it is read; an `OperationError` while a driver
+/// hangs.
+pub fn adapter(choice: &Choice) -> Result<Option<wgpu::Adapter>> {
     let wants_software = match choice {
         Choice::Hardware => false,
         Choice::Software => true,
         Choice::Of(_) => software_allowed()?,
     };
-    let best = all(wants_software)
-        .iter()
+    let best = all(wants_software)?
+        .into_iter()
         .filter(|adapter| unfit(adapter).is_none())
         .filter_map(|adapter| Some((rank(&adapter.get_info(), choice)?, adapter)))
         .min_by_key(|(rank, _)| *rank);
@@ -172,7 +190,10 @@ pub fn adapter(choice: &Choice) -> Result<Option<&'static wgpu::Adapter>> {
 pub fn why_none(software: bool) -> String {
     match drivers::absence() {
         Some(why) if !software => format!("{why}, so no driver is loaded"),
-        _ => "no adapter of Vulkan, Metal or DirectX 12 can be used".to_string(),
+        _ => {
+            let why = drivers::refusal().map_or(String::new(), |why| format!(" ({why})"));
+            format!("no adapter of Vulkan, Metal or DirectX 12 can be used{why}")
+        }
     }
 }
 
@@ -228,13 +249,18 @@ fn kind(device_type: wgpu::DeviceType) -> &'static str {
 
 /// Describes the adapters for people, each as a `GPUAdapterDescription` of `inspect.d.ts`. `used` are the optional
 /// features that kernels use; `software` says whether contexts only use software.
-pub fn adapters_json(used: wgpu::Features, software: bool) -> Vec<Json> {
+///
+/// # Errors
+/// An `OperationError` while a driver hangs.
+pub fn adapters_json(used: wgpu::Features, software: bool) -> Result<Vec<Json>> {
     let chosen = Limits::chosen().unwrap_or(Limits::Adapter);
     let describe = |adapter: &wgpu::Adapter| {
         let (info, limits) = (adapter.get_info(), chosen.of(adapter));
         let is_cpu = info.device_type == wgpu::DeviceType::Cpu;
-        let unused = match (unfit(adapter), is_cpu, software) {
-            (Some(why), ..) => Some(why.to_string()),
+        let check = check::known(adapter);
+        let wrong = check.as_ref().and_then(|check| check.refusal.clone());
+        let unused = match (unfit(adapter).map(str::to_string).or(wrong), is_cpu, software) {
+            (Some(why), ..) => Some(why),
             (None, true, false) => Some(format!("it is software, used only where {SOFTWARE_VARIABLE} is 1")),
             (None, false, true) => Some(format!("{SOFTWARE_VARIABLE} is 1")),
             _ => None,
@@ -248,10 +274,15 @@ pub fn adapters_json(used: wgpu::Features, software: bool) -> Vec<Json> {
             "features": features.iter_names().map(|(name, _)| name).collect::<Vec<_>>(),
             "maxBufferBytes": limits.max_buffer_size,
             "maxBindingBytes": limits.max_storage_buffer_binding_size,
+            "check": check.map(|check| {
+                let families: serde_json::Map<String, Json> =
+                    check.families.into_iter().map(|(name, problem)| (name.to_string(), problem.into())).collect();
+                json!({ "verdict": if check.refusal.is_none() { "right" } else { "wrong" }, "families": families })
+            }),
             "unused": unused,
         })
     };
-    all(software).iter().map(describe).collect()
+    Ok(all(software)?.iter().map(describe).collect())
 }
 
 #[cfg(test)]

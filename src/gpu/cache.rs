@@ -53,6 +53,40 @@ pub fn store(name: &str, data: &[u8]) {
     }
 }
 
+/// An attempt to be the only process that does something.
+pub enum Lock {
+    /// No other process holds it until the file is dropped.
+    Held(fs::File),
+    /// Another process holds it.
+    Taken,
+    /// There are no locks: the folder is turned off, or unwritable.
+    Impossible,
+}
+
+/// Takes the lock of `name`, unless another process or thread holds it. It ends with the process at the latest.
+pub fn try_lock(name: &str) -> Lock {
+    let open = |path: PathBuf| {
+        fs::create_dir_all(path.parent()?).ok()?;
+        fs::OpenOptions::new().create(true).truncate(false).write(true).open(path).ok()
+    };
+    match file(&format!("{name}.lock")).and_then(open) {
+        None => Lock::Impossible,
+        Some(file) => match file.try_lock() {
+            Ok(()) => Lock::Held(file),
+            Err(fs::TryLockError::WouldBlock) => Lock::Taken,
+            Err(fs::TryLockError::Error(_)) => Lock::Impossible,
+        },
+    }
+}
+
+/// Removes what tests have stored.
+#[cfg(test)]
+pub fn remove(name: &str) {
+    for name in [name, &format!("{name}.lock")] {
+        let _ = fs::remove_file(file(name).expect("a cache folder"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

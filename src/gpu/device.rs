@@ -5,16 +5,17 @@ use super::arena::SharedArena;
 use super::bindings::BoundSets;
 use super::constants::Resident;
 use super::dialect::Dialect;
-use super::exit::{enter, wait_at_exit};
+use super::exit::wait_at_exit;
 use super::features::{dialect_of, experiments};
 use super::loss::Loss;
 use super::pipelines::Pipelines;
-use super::poller::{Poller, wait_for};
+use super::poller::Poller;
 use super::steps::product::self_test;
 use super::transfer::{Traffic, Transfer};
-use crate::error::{Error, ErrorKind, Result, amount, panic_text};
+use super::verdicts::Fault;
+use super::watch::{self, LONG, patience};
+use crate::error::{Error, ErrorKind, Result, amount};
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -32,6 +33,8 @@ pub struct Device {
     pub dialect: Dialect,
     /// The limits.
     pub limits: wgpu::Limits,
+    /// Why it does not use its matrix units, if it has any.
+    pub unused: Option<Fault>,
     /// Records whether the device was lost.
     pub loss: Arc<Loss>,
     pub(super) pipelines: Pipelines,
@@ -42,10 +45,11 @@ pub struct Device {
     pub(super) bound: Mutex<Vec<Weak<BoundSets>>>,
     pub(super) resident: Mutex<Resident>,
     pub(super) arena: Mutex<SharedArena>,
-    /// An error that was reported outside of any error scope.
-    fault: Arc<Mutex<Option<String>>>,
     /// Whether the driver's device is no other `Device`'s.
     is_owner: bool,
+    /// Changes the texts of kernels, by name, as a driver that computes wrong results would.
+    #[cfg(test)]
+    pub sabotage: Option<fn(&str, &str) -> Option<String>>,
 }
 
 /// Bytes of immediates (push constants) of every kernel.
@@ -59,9 +63,6 @@ pub const EXTENSIONS: wgpu::Features = wgpu::Features::SHADER_F16
     .union(wgpu::Features::TIMESTAMP_QUERY)
     .union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS)
     .union(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
-
-/// The devices in use by contexts.
-static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
 
 /// The driver's devices that nothing uses, at most one of each adapter, set of features and limits. They stay open until the
 /// process ends: on an H100, NVIDIA's driver corrupted memory when the only device was closed. The next context gets one
@@ -99,36 +100,25 @@ impl Idle {
 }
 
 impl Device {
-    /// Returns the device for `choice`, shared by all contexts on the same adapter; `None` without an adapter.
-    ///
-    /// # Errors
-    /// Same as [`open`](Self::open).
-    pub fn shared(choice: &Choice) -> Result<Option<Arc<Device>>> {
-        // Held while opening, to keep other threads from opening a second device.
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(adapter) = adapter(choice)? else { return Ok(None) };
-        open.retain(|device| device.strong_count() > 0);
-        let info = adapter.get_info();
-        let found =
-            open.iter().filter_map(Weak::upgrade).find(|device| device.info == info && device.loss.reason().is_none());
-        if let Some(device) = found {
-            return Ok(Some(device));
-        }
-        let device = Arc::new(Device::of(adapter, EXTENSIONS, Limits::chosen()?)?);
-        open.push(Arc::downgrade(&device));
-        Ok(Some(device))
-    }
-
     /// Opens the best adapter, with those of `extensions` that it supports; `None` without an adapter.
     ///
     /// # Errors
     /// An `OperationError` if the adapter provides no device, a NotSupportedError for an invalid value of an
     /// environment variable.
     pub fn open(choice: Choice, extensions: wgpu::Features, limits: Limits) -> Result<Option<Device>> {
-        adapter(&choice)?.map(|adapter| Device::of(adapter, extensions, limits)).transpose()
+        let Some(adapter) = adapter(&choice)? else { return Ok(None) };
+        let loss = Arc::new(Loss::new(patience(is_software(&adapter.get_info()))?));
+        Device::of(&adapter, extensions, limits, loss).map(Some)
     }
 
-    fn of(adapter: &wgpu::Adapter, extensions: wgpu::Features, limits: Limits) -> Result<Device> {
+    /// Opens `adapter`. `loss` is told if its driver does not answer.
+    pub(super) fn of(
+        adapter: &wgpu::Adapter,
+        extensions: wgpu::Features,
+        limits: Limits,
+        loss: Arc<Loss>,
+    ) -> Result<Device> {
+        watch::start()?;
         let available = adapter.features();
         let features = wgpu::Features::IMMEDIATES | (available & extensions);
         let descriptor = wgpu::DeviceDescriptor {
@@ -139,24 +129,34 @@ impl Device {
             ..Default::default()
         };
         let info = adapter.get_info();
-        let inside = enter();
         let (device, queue) = match Idle::take(&info, features, &descriptor.required_limits) {
             Some(Idle { device, queue, .. }) => (device, queue),
-            None => wait(adapter.request_device(&descriptor)).map_err(|error| {
-                Error::new(ErrorKind::Operation, format!("{} provides no device: {error}", info.name))
-            })?,
+            None => {
+                let open = || wait(adapter.request_device(&descriptor));
+                let opened = watch::guarded(&loss, "opening a device", LONG * loss.patience(), open)?;
+                opened.map_err(|error| {
+                    Error::new(ErrorKind::Operation, format!("{} provides no device: {error}", info.name))
+                })?
+            }
         };
         wait_at_exit();
-        drop(inside);
         let dialect = dialect_of(adapter, features, &descriptor.required_limits);
-        let (loss, fault) = (Arc::new(Loss::default()), Arc::new(Mutex::new(None)));
-        watch(&device, &loss, &fault);
-        let mut device = Device::with(device, queue, info, dialect, loss, fault)?;
-        if device.dialect.cooperative.is_some() && !self_test::trusted(&device) {
-            if device.loss.reason().is_some() {
-                return Device::of(adapter, extensions - wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX, limits);
+        record_losses(&device, &loss);
+        let mut device = Device::with(device, queue, info, dialect, loss)?;
+        if device.dialect.cooperative.is_some() {
+            match self_test::fault(&device) {
+                Ok(None) => {}
+                Ok(fault) => (device.unused, device.dialect.cooperative) = (fault, None),
+                // The test may be what has lost it.
+                Err(error) if device.loss.lost().is_some() && !device.loss.hangs() => {
+                    let loss = Arc::new(Loss::new(device.loss.patience()));
+                    let others = extensions - wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+                    let mut device = Device::of(adapter, others, limits, loss)?;
+                    device.unused = Some(Fault { family: self_test::FAMILY.to_string(), problem: error.message });
+                    return Ok(device);
+                }
+                Err(error) => return Err(error),
             }
-            device.dialect.cooperative = None;
         }
         Ok(device)
     }
@@ -167,10 +167,11 @@ impl Device {
         info: wgpu::AdapterInfo,
         dialect: Dialect,
         loss: Arc<Loss>,
-        fault: Arc<Mutex<Option<String>>>,
     ) -> Result<Device> {
+        let pipelines =
+            watch::guarded(&loss, "reading compiled kernels", loss.patience(), || Pipelines::new(&device, &info))?;
         Ok(Device {
-            pipelines: Pipelines::new(&device, &info),
+            pipelines,
             transfer: Mutex::new(Transfer::new(&device)),
             traffic: Traffic::default(),
             poller: Poller::start(&device, &loss)?,
@@ -183,8 +184,10 @@ impl Device {
             queue,
             dialect,
             loss,
-            fault,
             is_owner: true,
+            unused: None,
+            #[cfg(test)]
+            sabotage: None,
         })
     }
 
@@ -194,9 +197,10 @@ impl Device {
     /// An `OperationError` if a thread cannot be started.
     pub fn with_dialect(&self, dialect: Dialect) -> Result<Device> {
         let (device, queue) = (self.device.clone(), self.queue.clone());
-        let fault = self.fault.clone();
-        let mut other = Device::with(device, queue, self.info.clone(), dialect, self.loss.clone(), fault)?;
+        let mut other = Device::with(device, queue, self.info.clone(), dialect, self.loss.clone())?;
         other.is_owner = false;
+        #[cfg(test)]
+        (other.sabotage = self.sabotage);
         Ok(other)
     }
 
@@ -205,9 +209,15 @@ impl Device {
         format!("{} ({})", self.info.name, self.info.backend)
     }
 
+    /// What it does not use because it computes wrong results, as the end of a sentence for people.
+    pub fn remark(&self) -> String {
+        let text = |Fault { family, problem }: &Fault| format!("; {family} are not used: {problem}");
+        self.unused.as_ref().map_or(String::new(), text)
+    }
+
     /// Whether the device is a CPU.
     pub fn is_software(&self) -> bool {
-        self.info.device_type == wgpu::DeviceType::Cpu
+        is_software(&self.info)
     }
 
     /// Maximum size of a tensor in bytes.
@@ -216,43 +226,42 @@ impl Device {
         self.limits.max_buffer_size / 8 * 8
     }
 
-    /// Runs `work` in error scopes and returns its result.
+    /// Runs `work`, which calls the driver, [watched](watch::guarded); `what` it does is for people.
+    ///
+    /// # Errors
+    /// An `OperationError` for a panic.
+    pub(super) fn guarded<T>(&self, what: &'static str, work: impl FnOnce() -> T) -> Result<T> {
+        watch::guarded(&self.loss, what, self.loss.patience(), work)
+    }
+
+    /// Runs `work` in error scopes, [watched](watch::guarded), and returns its result. Every call that may fail belongs
+    /// here: its error then reaches whoever asked for it.
     ///
     /// # Errors
     /// An `UnknownError` if memory ran out, an `OperationError` for any other error, including the loss of the device.
     pub fn scoped<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        self.scoped_for("a call", 1, work)
+    }
+
+    /// Like [`scoped`](Self::scoped), for `what`, which may take `times` as long as other calls.
+    ///
+    /// # Errors
+    /// Same as [`scoped`](Self::scoped).
+    pub fn scoped_for<T>(&self, what: &'static str, times: u32, work: impl FnOnce() -> T) -> Result<T> {
         let filters = [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::OutOfMemory];
         let scopes = filters.map(|filter| self.device.push_error_scope(filter));
-        let result = guarded(work);
+        let result = watch::guarded(&self.loss, what, self.loss.patience() * times, work);
         // Innermost first.
         let mut error = None;
         for scope in scopes.into_iter().rev() {
             error = error.or(wait(scope.pop()));
         }
-        let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.check()?;
-        match (error, fault) {
-            (Some(wgpu::Error::OutOfMemory { .. }), _) => {
-                Err(Error::new(ErrorKind::Unknown, "the GPU is out of memory"))
-            }
-            (Some(error), _) => Err(Error::new(ErrorKind::Operation, error.to_string())),
-            (None, Some(fault)) => Err(Error::new(ErrorKind::Operation, fault)),
-            (None, None) => result,
+        match error {
+            Some(wgpu::Error::OutOfMemory { .. }) => Err(Error::new(ErrorKind::Unknown, "the GPU is out of memory")),
+            Some(error) => Err(Error::new(ErrorKind::Operation, error.to_string())),
+            None => result,
         }
-    }
-
-    /// Waits for `submission` to finish.
-    ///
-    /// # Errors
-    /// An `OperationError` if the device is lost.
-    pub fn finish(&self, submission: wgpu::SubmissionIndex) -> Result<()> {
-        wait_for(&self.device, &self.loss, Some(submission));
-        self.check()
-    }
-
-    /// Waits until all submissions have finished or the device is lost.
-    pub fn finish_all(&self) {
-        wait_for(&self.device, &self.loss, None);
     }
 
     /// # Errors
@@ -285,7 +294,7 @@ impl Device {
                 mapped_at_creation: false,
             })
         };
-        self.scoped(create).map_err(|error| match error.kind {
+        self.scoped_for("allocating memory", 1, create).map_err(|error| match error.kind {
             ErrorKind::Unknown => refused(&error),
             _ => error,
         })
@@ -306,45 +315,38 @@ impl Device {
         // Before the device is destroyed: failures that follow are then attributed to the loss.
         self.loss.tell("it was destroyed");
         self.destroy_between_writes();
-        // wgpu panics where it has no other way to fail; the device is lost in any case.
-        drop(guarded(|| drop(self.device.poll(wgpu::PollType::Poll))));
+        _ = self.guarded("destroying the device", || drop(self.device.poll(wgpu::PollType::Poll)));
     }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
-        self.pipelines.save(&self.info);
-        if self.is_owner && self.loss.reason().is_none() {
-            // Memory that only the last submission uses is freed when somebody waits for it.
-            let last = self.transfer.get_mut().unwrap_or_else(PoisonError::into_inner).last();
-            last.into_iter().for_each(|submission| self.poller.follow(submission));
+        if self.loss.lost().is_some() {
+            return;
+        }
+        self.save_pipelines();
+        if self.is_owner {
             let (device, queue, info) = (self.device.clone(), self.queue.clone(), self.info.clone());
             Idle { device, queue, info, loss: self.loss.clone() }.keep();
         }
     }
 }
 
-/// Records the loss of `device`, and errors outside of error scopes.
-fn watch(device: &wgpu::Device, loss: &Arc<Loss>, fault: &Arc<Mutex<Option<String>>>) {
+/// Whether an adapter is a CPU.
+pub(super) fn is_software(info: &wgpu::AdapterInfo) -> bool {
+    info.device_type == wgpu::DeviceType::Cpu
+}
+
+/// Records the loss of `device`. An error that no call can be blamed for counts as one: what it has left undone is
+/// unknown.
+fn record_losses(device: &wgpu::Device, loss: &Arc<Loss>) {
     let told = loss.clone();
     device.set_device_lost_callback(move |reason, message| match message.as_str() {
         "" => told.tell(&format!("{reason:?}")),
         message => told.tell(message),
     });
-    let fault = fault.clone();
-    device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
-        *fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
-    }));
-}
-
-/// Runs `work`, which may call the driver; turns a panic, by which wgpu reports errors where it has no other way to
-/// fail, into an `OperationError`.
-pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
-    let _inside = enter();
-    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
-        let text = panic_text(&*panic).unwrap_or("for an unknown reason");
-        Error::new(ErrorKind::Operation, format!("the GPU failed: {text}"))
-    })
+    let told = loss.clone();
+    device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| told.tell(&error.to_string())));
 }
 
 /// Runs `future` to completion on this thread.

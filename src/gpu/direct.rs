@@ -4,6 +4,7 @@ use super::device::Device;
 use super::kernel::{Bound, Dispatch};
 use super::lower::Lowered;
 use super::pipelines::Pipeline;
+use super::poller::Submission;
 use crate::error::Result;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -57,11 +58,13 @@ impl Direct {
                     resource: wgpu::BindingResource::Buffer(binding),
                 })
                 .collect();
-            let group = device.device.create_bind_group(&wgpu::BindGroupDescriptor {
-                label: Some(dispatch.name),
-                layout: &pipeline.layout,
-                entries: &entries,
-            });
+            let group = device.scoped(|| {
+                device.device.create_bind_group(&wgpu::BindGroupDescriptor {
+                    label: Some(dispatch.name),
+                    layout: &pipeline.layout,
+                    entries: &entries,
+                })
+            })?;
             let Dispatch { elements, workgroups, .. } = dispatch;
             launches.push(Launch { pipeline, group, elements, workgroups });
         }
@@ -84,7 +87,7 @@ impl Direct {
     ///
     /// # Errors
     /// An `OperationError` if the device rejects them or is lost.
-    pub fn submit(&self, device: &Device, times: u32) -> Result<wgpu::SubmissionIndex> {
+    pub fn submit(&self, device: &Device, times: u32) -> Result<Submission> {
         let commands = device.scoped(|| {
             let mut encoder = device.device.create_command_encoder(&Default::default());
             {

@@ -4,6 +4,7 @@
 use super::device::wait;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// Files below `/dev` that the Linux kernel and its modules create for GPUs. Without any of them, no driver can reach
 /// hardware. `renderD*` belong to open drivers, `dxg` to WSL, the last three to drivers for embedded processors.
@@ -34,15 +35,23 @@ fn has_device_file(devices: &Path) -> bool {
 const MEMORY_BUDGET: wgpu::MemoryBudgetThresholds =
     wgpu::MemoryBudgetThresholds { for_resource_creation: Some(97), for_device_loss: None };
 
-/// Loads the drivers and returns all adapters, software included.
-pub fn load() -> Vec<wgpu::Adapter> {
-    let adapters = |instance: wgpu::Instance| wait(instance.enumerate_adapters(wgpu::Backends::all()));
-    instance().map_or(Vec::new(), adapters)
+/// Loads the drivers, unless they are loaded, and returns all adapters, software included. The drivers are never unloaded:
+/// they do not survive that at the end of the process.
+pub fn adapters() -> Vec<wgpu::Adapter> {
+    let adapters = |instance: &wgpu::Instance| wait(instance.enumerate_adapters(wgpu::Backends::all()));
+    INSTANCE.get_or_init(instance).as_ref().map_or(Vec::new(), adapters)
+}
+
+static INSTANCE: OnceLock<Result<wgpu::Instance, String>> = OnceLock::new();
+
+/// Why there are no drivers, where [`adapters`] has not found any.
+pub fn refusal() -> Option<&'static str> {
+    INSTANCE.get()?.as_ref().err().map(String::as_str)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn instance() -> Option<wgpu::Instance> {
-    Some(wgpu::Instance::new(wgpu::InstanceDescriptor {
+fn instance() -> Result<wgpu::Instance, String> {
+    Ok(wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends: wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12,
         memory_budget_thresholds: MEMORY_BUDGET,
         ..wgpu::InstanceDescriptor::new_without_display_handle()
@@ -54,9 +63,9 @@ fn instance() -> Option<wgpu::Instance> {
 #[cfg(target_os = "linux")]
 const WINDOWS: [&std::ffi::CStr; 3] = [c"VK_KHR_wayland_surface", c"VK_KHR_xcb_surface", c"VK_KHR_xlib_surface"];
 
-/// A Vulkan instance without window extensions; `None` without Vulkan.
+/// A Vulkan instance without window extensions, or why there is none.
 #[cfg(target_os = "linux")]
-fn instance() -> Option<wgpu::Instance> {
+fn instance() -> Result<wgpu::Instance, String> {
     use wgpu::hal::{InstanceDescriptor, api, vulkan};
     let descriptor = InstanceDescriptor {
         name: "webnn-node",
@@ -71,7 +80,18 @@ fn instance() -> Option<wgpu::Instance> {
     // exception: `create_surface` refuses a window whose extension is not in the list, and nothing else uses them.
     let instance = unsafe { vulkan::Instance::init_with_callback(&descriptor, Some(Box::new(leave_out))) };
     // SAFETY: the instance is new and has no other owner.
-    instance.ok().map(|instance| unsafe { wgpu::Instance::from_hal::<api::Vulkan>(instance) })
+    instance
+        .map(|instance| unsafe { wgpu::Instance::from_hal::<api::Vulkan>(instance) })
+        .map_err(|error| causes(&error))
+}
+
+/// An error with the errors that caused it.
+#[cfg(target_os = "linux")]
+fn causes(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source())
+        .map(|error| error.to_string())
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! The end of the process. Drivers clean up when it exits, and NVIDIA's crashes if another thread is inside of it
-//! meanwhile. So threads enter a driver through [`enter`], and the end of the process waits until they have left.
+//! meanwhile. So threads enter a driver through [`enter`], and the end of the process waits until they have left, except for
+//! those that are [stuck](super::watch) in it.
 
+#[cfg(unix)]
+use super::watch::stuck_threads;
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::park;
@@ -70,13 +73,21 @@ impl Entrance {
         self.left.notify_all();
     }
 
-    /// Lets no thread in any more, and waits until at most `allowed` are inside, at most for `patience`.
+    /// Lets no thread in any more, and waits until at most `allowed` are inside beside those that are `stuck`, at most
+    /// for `patience`.
     #[cfg(any(unix, test))]
-    fn close(&self, allowed: usize, patience: Duration) {
+    fn close(&self, allowed: usize, stuck: impl Fn() -> usize, patience: Duration) {
         let mut state = self.lock();
         state.closed = true;
-        drop(self.left.wait_timeout_while(state, patience, |state| state.inside > allowed));
+        drop(self.left.wait_timeout_while(state, patience, |state| state.inside > allowed + stuck()));
     }
+}
+
+/// Has the end of the process look again how many threads are stuck inside.
+pub fn look_again() {
+    // Between its look and its wait, it holds the lock.
+    drop(ENTRANCE.lock());
+    ENTRANCE.left.notify_all();
 }
 
 /// Has the end of the process wait for threads inside of drivers. Functions that drivers have registered for the end of
@@ -94,7 +105,7 @@ fn register() {
     }
     extern "C" fn close(_: *mut ()) {
         let own = usize::from(DEPTH.get() > 0);
-        ENTRANCE.close(own, PATIENCE);
+        ENTRANCE.close(own, stuck_threads, PATIENCE);
         // What this thread still does, such as dropping objects, it does alone.
         DEPTH.set(DEPTH.get() + 1);
     }
@@ -117,13 +128,14 @@ mod tests {
     fn a_closed_entrance_waits_for_those_inside_and_lets_nobody_in() {
         let entrance = Entrance { state: Mutex::new(State { inside: 0, closed: false }), left: Condvar::new() };
         assert!(entrance.let_in() && entrance.let_in());
-        entrance.close(2, Duration::MAX);
+        entrance.close(2, || 0, Duration::MAX);
+        entrance.close(1, || 1, Duration::MAX);
         assert!(!entrance.let_in());
-        entrance.close(1, Duration::from_millis(1));
+        entrance.close(1, || 0, Duration::from_millis(1));
         let (tell, told) = channel();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                entrance.close(0, Duration::MAX);
+                entrance.close(0, || 0, Duration::MAX);
                 tell.send(entrance.lock().inside).unwrap();
             });
             entrance.let_out();

@@ -7,6 +7,7 @@ pub mod adapter;
 mod arena;
 mod bindings;
 pub mod cache;
+pub mod check;
 pub mod constants;
 pub mod device;
 pub mod dialect;
@@ -21,7 +22,9 @@ pub mod lower;
 pub mod map;
 #[cfg(test)]
 mod on_software_vulkan;
+mod opening;
 pub mod operands;
+mod pending;
 pub mod pipelines;
 pub mod plan;
 mod poller;
@@ -40,4 +43,7 @@ pub mod tensor;
 #[cfg(test)]
 pub mod testing;
 mod transfer;
+pub mod verdicts;
+pub mod watch;
+pub use poller::Submission;
 pub use transfer::Reading;

@@ -276,7 +276,7 @@ fn losing_a_device_notifies_and_ends_all_work() {
     let reasons = Arc::new(Mutex::new(Vec::new()));
     let listener: Arc<Listener> = {
         let reasons = reasons.clone();
-        Arc::new(move |reason| reasons.lock().unwrap().push(reason.to_string()))
+        Arc::new(move |lost| reasons.lock().unwrap().push(lost.reason.clone()))
     };
     device.loss.listen(&listener);
     let mut plan = plan(&device, "%0 = input x float32 [4]\n%1 = neg %0\noutput y = %1").unwrap();

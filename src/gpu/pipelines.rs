@@ -3,6 +3,7 @@
 use super::cache;
 use super::device::{Device, IMMEDIATES};
 use super::kernel::header;
+use super::watch::LONG;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,7 +82,7 @@ impl Pipelines {
     }
 
     /// Writes new compiled kernels to a file for later processes.
-    pub fn save(&self, info: &wgpu::AdapterInfo) {
+    fn save(&self, info: &wgpu::AdapterInfo) {
         if !self.changed.swap(false, Ordering::Relaxed) {
             return;
         }
@@ -98,6 +99,12 @@ fn file_name(info: &wgpu::AdapterInfo) -> Option<String> {
 }
 
 impl Device {
+    /// Writes new compiled kernels to a file for later processes.
+    pub fn save_pipelines(&self) {
+        // A failure only costs time.
+        _ = self.guarded("fetching compiled kernels", || self.pipelines.save(&self.info));
+    }
+
     /// The part of a kernel's source that distinguishes it from the others.
     pub(super) fn body<'s>(&self, source: &'s str) -> &'s str {
         source.strip_prefix(&*header(self.dialect)).unwrap_or(source)
@@ -109,10 +116,15 @@ impl Device {
     /// # Errors
     /// An `OperationError` if the source is rejected.
     pub fn pipeline(&self, name: &str, source: &str, tensors: u32) -> Result<Arc<Pipeline>> {
+        #[cfg(test)]
+        let sabotaged = self.sabotage.and_then(|change| change(name, source));
+        #[cfg(test)]
+        let source = sabotaged.as_deref().unwrap_or(source);
         if let Some(pipeline) = self.pipelines.known().by_body.get(self.body(source)).and_then(Weak::upgrade) {
             return Ok(pipeline);
         }
-        let pipeline = Arc::new(self.scoped(|| self.compile(name, source, tensors)).map_err(|error| {
+        let compile = || self.compile(name, source, tensors);
+        let pipeline = Arc::new(self.scoped_for("compiling a kernel", LONG, compile).map_err(|error| {
             Error::new(ErrorKind::Operation, format!("the kernel {name} does not compile: {error}"))
         })?);
         self.pipelines.keep(self.body(source), &pipeline);

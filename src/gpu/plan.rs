@@ -48,9 +48,17 @@ fn reads(op: &Operation, operand: usize) -> Reads {
 /// second; operating systems reset a GPU that seems to hang for longer.
 const MAX_SUBMITTED_WORK: u64 = 1 << 38;
 
+/// What a byte that a kernel reads or writes counts in multiply-adds: a slow GPU moves 16 GiB within a second.
+const WORK_OF_BYTE: u64 = 16;
+
+/// How many times as long as other submissions one with this work may take.
+pub(super) fn times_allowed(work: u64) -> u32 {
+    u32::try_from(work / MAX_SUBMITTED_WORK).unwrap_or(u32::MAX).saturating_add(1)
+}
+
 /// A step of a plan.
 pub(super) enum Step {
-    /// The launches of a node, and its number of multiply-adds.
+    /// The launches of a node, and their work: in multiply-adds, or [`WORK_OF_BYTE`]s for as much as they bind.
     Launches(Range<usize>, u64),
     /// A copy to the output with this index.
     Copy(Place, usize),
@@ -119,20 +127,21 @@ impl Plan {
             for dispatch in lowered.dispatches {
                 unbuilt.push(parts.launch(index, dispatch)?);
             }
-            steps.push(Step::Launches(first..unbuilt.len(), graph.multiply_adds(&graph.nodes[index])));
+            steps.push(Step::Launches(first..unbuilt.len(), 0));
         }
         for (id, output) in memory.copies() {
             listings.push(StepListing { computes: Computes::Copy(*id), kernel: "copy".into() });
             steps.push(Step::Copy(place_of(&memory, *id), *output));
         }
         let mut launches = built(device, share, unbuilt)?;
+        set_work(&mut steps, &launches, graph, &step_of, 0..graph.nodes.len());
         let read = constants_read(&launches, &steps).into_iter().collect();
         let constants = device_constants(device, graph, read)?;
         let numbers = lay_out(&mut launches);
         let bindings = Bindings::new(device, constants, memory.arena, numbers)?;
         device.submit(None)?;
         device.trim();
-        device.pipelines.save(&device.info);
+        device.save_pipelines();
         let holdings = Holdings { constants: bindings.constant_bytes(), packed: 0, arena: memory.arena };
         let processor = Processor::Gpu { adapter: device.name() };
         let describe = |named: &[(String, ValueId)]| {
@@ -166,12 +175,11 @@ impl Plan {
         let mut lowered = Vec::new();
         for &index in &changes.nodes {
             let Some(step) = self.step_of[index] else { continue };
-            let Step::Launches(launches, work) = &mut self.steps[step] else { continue };
+            let Step::Launches(launches, _) = &self.steps[step] else { continue };
             let new = lower(graph, &graph.nodes[index], self.device.dialect)?;
             if new.dispatches.len() != launches.len() {
                 return Ok(false);
             }
-            *work = graph.multiply_adds(&graph.nodes[index]);
             lowered.push((index, new));
         }
         self.memory.place(graph, lowered.iter().map(|(index, lowered)| (*index, lowered.scratch)), changes);
@@ -179,6 +187,7 @@ impl Plan {
         if !self.relaunch(graph, lowered, share)? {
             return Ok(false);
         }
+        set_work(&mut self.steps, &self.launches, graph, &self.step_of, changes.nodes.iter().copied());
         let copies = self.steps.iter_mut().filter_map(|step| match step {
             Step::Copy(place, _) => Some(place),
             Step::Launches(..) => None,
@@ -310,7 +319,7 @@ impl Plan {
     /// If the number of tensors differs from that of the [`inputs`](Plan::inputs) or [`outputs`](Plan::outputs).
     pub fn run(&mut self, inputs: &[&wgpu::Buffer], outputs: &[&wgpu::Buffer]) -> Result<()> {
         let device = self.device.clone();
-        let mut arena = device.reserve_arena();
+        let mut arena = device.reserve_arena()?;
         let tensors = self.bind(&mut arena, inputs, outputs)?;
         let mut first = 0;
         while first < self.steps.len() {
@@ -320,7 +329,7 @@ impl Plan {
                 end += 1;
             }
             let commands = device.scoped(|| self.encode(first..end, &tensors))?;
-            device.submit(Some(commands))?;
+            device.submit_times(Some(commands), times_allowed(work))?;
             first = end;
         }
         Ok(())
@@ -388,7 +397,7 @@ pub(super) struct Tensors<'a> {
 }
 
 impl Step {
-    fn work(&self) -> u64 {
+    pub(super) fn work(&self) -> u64 {
         match self {
             Step::Launches(_, work) => *work,
             Step::Copy(..) => 0,
@@ -401,6 +410,22 @@ fn kernels(lowered: &Lowered) -> String {
     let mut names: Vec<&str> = lowered.dispatches.iter().map(|dispatch| dispatch.name).collect();
     names.dedup();
     names.join(", ")
+}
+
+/// Updates the work of the steps of these nodes.
+fn set_work(
+    steps: &mut [Step],
+    launches: &[Launch],
+    graph: &Graph,
+    step_of: &[Option<usize>],
+    nodes: impl Iterator<Item = usize>,
+) {
+    for index in nodes {
+        let Some(Step::Launches(own, work)) = step_of[index].map(|step| &mut steps[step]) else { continue };
+        let places = launches[own.clone()].iter().flat_map(|launch| &launch.places);
+        let bytes: u64 = places.map(|place| place.bytes as u64).sum();
+        *work = graph.multiply_adds(&graph.nodes[index]).max(bytes.saturating_mul(WORK_OF_BYTE));
+    }
 }
 
 /// The place of a value that is computed or read.

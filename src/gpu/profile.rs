@@ -1,7 +1,7 @@
 //! Timed runs of a plan: by the clock of the device if it has one, otherwise by the CPU's, with a wait after each step.
 
 use super::device::Device;
-use super::plan::{Plan, Step, Tensors};
+use super::plan::{Plan, Step, Tensors, times_allowed};
 use crate::error::Result;
 use crate::observe::Stopwatch;
 use std::time::Instant;
@@ -26,7 +26,7 @@ impl Plan {
         watch: &mut Stopwatch,
     ) -> Result<()> {
         let device = self.device.clone();
-        let mut arena = device.reserve_arena();
+        let mut arena = device.reserve_arena()?;
         let tensors = self.bind(&mut arena, inputs, outputs)?;
         // Keeps earlier submissions out of the times.
         let before = device.submit(None)?;
@@ -64,7 +64,7 @@ impl Plan {
             }
             encoder.finish()
         })?;
-        device.submit(Some(commands))?;
+        device.submit_times(Some(commands), times_allowed(self.steps.iter().map(Step::work).sum()))?;
         let bytes = device.read(&resolved, queries * size_of::<u64>())?.wait(device)?;
         let ticks: &[u64] = crate::memory::elements(bytes.bytes());
         let period = device.queue.get_timestamp_period() as f64;
@@ -84,7 +84,7 @@ impl Plan {
                 self.encode_step(&mut encoder, tensors, step);
                 encoder.finish()
             })?;
-            let submission = device.submit(Some(commands))?;
+            let submission = device.submit_times(Some(commands), times_allowed(step.work()))?;
             device.finish(submission)?;
             times.push([begin, start.elapsed() - begin].map(|time| time.as_nanos() as f64));
         }

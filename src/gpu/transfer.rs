@@ -1,6 +1,7 @@
 //! Transfers to and from the device: a ring of staging buffers for writes, a pool of them for reads.
 
 use super::device::Device;
+use super::poller::Submission;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Buffer;
 use std::collections::VecDeque;
@@ -30,12 +31,14 @@ const MAX_KEPT: (usize, u64) = (8, 8 << 20);
 /// Transfers in progress.
 pub(super) struct Transfer {
     belt: StagingBelt,
-    /// Copies from the belt that are not submitted yet.
+    /// Copies from the belt that are not submitted yet, of any context.
     writes: Option<wgpu::CommandEncoder>,
     waiting: (usize, usize),
     /// Number of bytes requested from the belt since its creation.
     staged: usize,
-    in_flight: VecDeque<wgpu::SubmissionIndex>,
+    /// Number of submissions so far.
+    submissions: u64,
+    in_flight: VecDeque<Submission>,
     /// Unused read buffers.
     kept: Vec<wgpu::Buffer>,
 }
@@ -47,30 +50,55 @@ impl Transfer {
             writes: None,
             waiting: (0, 0),
             staged: 0,
+            submissions: 0,
             in_flight: VecDeque::new(),
             kept: Vec::new(),
         }
     }
 
-    /// The last submission, if it may be in flight.
-    pub(super) fn last(&self) -> Option<wgpu::SubmissionIndex> {
-        self.in_flight.back().cloned()
+    /// Copies `bytes` to the belt, and records their copy from there. Fails before anything is recorded: the recorded
+    /// writes of others do not depend on it.
+    fn write(&mut self, device: &wgpu::Device, buffer: &wgpu::Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
+        let size = bytes.len().next_multiple_of(4);
+        let Some(length) = NonZeroU64::new(size as u64) else { return Ok(()) };
+        let staging = self.belt.allocate(length, const { NonZeroU64::new(wgpu::COPY_BUFFER_ALIGNMENT).unwrap() });
+        let refused = |error| Error::new(ErrorKind::Operation, format!("memory to write from is not mapped: {error}"));
+        let mut view = staging.get_mapped_range_mut().map_err(refused)?;
+        let whole = bytes.len() / 4 * 4;
+        view.slice(..whole).copy_from_slice(&bytes[..whole]);
+        if whole < size {
+            // Copies consist of whole words.
+            let mut word = [0; 4];
+            word[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
+            view.slice(whole..).copy_from_slice(&word);
+        }
+        drop(view);
+        let encoder = self.writes.get_or_insert_with(|| device.create_command_encoder(&Default::default()));
+        encoder.copy_buffer_to_buffer(staging.buffer(), staging.offset(), buffer, offset, length.get());
+        self.waiting = (self.waiting.0 + size, self.waiting.1 + 1);
+        self.staged += size;
+        Ok(())
     }
 
-    /// Submits pending writes, then `commands`. Also returns an older submission to wait for if too many are in flight.
-    fn submit(
-        &mut self,
-        queue: &wgpu::Queue,
-        commands: Option<wgpu::CommandBuffer>,
-    ) -> (wgpu::SubmissionIndex, Option<wgpu::SubmissionIndex>) {
+    /// Begins another belt: one that has failed to allocate a buffer keeps it as if it were usable.
+    fn renew(&mut self, device: &wgpu::Device) {
+        // The recorded writes read buffers of the old one.
+        self.belt.finish();
+        self.belt = StagingBelt::new(device.clone(), CHUNK);
+        self.staged = 0;
+    }
+
+    /// Submits pending writes, then `commands`, which may take `allowed`.
+    fn submit(&mut self, device: &Device, commands: Option<wgpu::CommandBuffer>, allowed: Duration) -> Submission {
         self.belt.finish();
         let writes = self.writes.take().map(wgpu::CommandEncoder::finish);
-        let index = queue.submit(writes.into_iter().chain(commands));
+        let index = device.queue.submit(writes.into_iter().chain(commands));
         self.belt.recall();
         self.waiting = (0, 0);
-        self.in_flight.push_back(index.clone());
-        let oldest = if self.in_flight.len() > MAX_IN_FLIGHT { self.in_flight.pop_front() } else { None };
-        (index, oldest)
+        self.submissions += 1;
+        let submission = device.poller.follow(self.submissions, index, allowed);
+        self.in_flight.push_back(submission);
+        submission
     }
 }
 
@@ -104,55 +132,87 @@ impl Device {
     }
 
     fn write_piece(&self, buffer: &wgpu::Buffer, offset: usize, bytes: &[u8]) -> Result<()> {
-        let size = bytes.len().next_multiple_of(4);
-        let Some(length) = NonZeroU64::new(size as u64) else { return Ok(()) };
-        let full = self.scoped(|| {
+        // Also watches the wait for the lock: its holder may be stuck.
+        let full = self.guarded("a write", || {
             let transfer = &mut *self.transfer();
             // The ring panics if its buffers are gone.
             self.check()?;
-            let encoder =
-                transfer.writes.get_or_insert_with(|| self.device.create_command_encoder(&Default::default()));
-            let mut view = transfer.belt.write_buffer(encoder, buffer, offset as u64, length);
-            let whole = bytes.len() / 4 * 4;
-            view.slice(..whole).copy_from_slice(&bytes[..whole]);
-            if whole < size {
-                // Copies consist of whole words.
-                let mut word = [0; 4];
-                word[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
-                view.slice(whole..).copy_from_slice(&word);
+            let written = self.scoped(|| transfer.write(&self.device, buffer, offset as u64, bytes));
+            if let Err(error) = written.and_then(|written| written) {
+                // It fails for the same buffer again, which says nothing new.
+                _ = self.scoped(|| transfer.renew(&self.device));
+                return Err(error);
             }
-            drop(view);
-            transfer.waiting = (transfer.waiting.0 + size, transfer.waiting.1 + 1);
-            transfer.staged += size;
-            self.traffic.up.fetch_add(size as u64, Ordering::Relaxed);
+            self.traffic.up.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             Ok(transfer.waiting.0 >= MAX_WAITING.0 || transfer.waiting.1 >= MAX_WAITING.1)
         })??;
         if full {
             // Large writes would otherwise accumulate in staging memory.
-            let index = self.submit(None)?;
-            if size > CHUNK as usize {
-                self.finish(index)?;
+            let submission = self.submit(None)?;
+            if bytes.len() > CHUNK as usize {
+                self.finish(submission)?;
             }
         }
         Ok(())
     }
 
-    /// Submits `commands` after all pending writes. Waits if too much is in flight.
+    /// Submits `commands`, of ordinary size, after all pending writes. Waits if too much is in flight.
     ///
     /// # Errors
     /// An `OperationError` if the commands are rejected or the device is lost.
-    pub fn submit(&self, commands: Option<wgpu::CommandBuffer>) -> Result<wgpu::SubmissionIndex> {
-        let (index, oldest) = self.scoped(|| self.transfer().submit(&self.queue, commands))?;
+    pub fn submit(&self, commands: Option<wgpu::CommandBuffer>) -> Result<Submission> {
+        self.submit_times(commands, 1)
+    }
+
+    /// Like [`submit`](Self::submit), for commands that may take `times` as long as a driver may take for ordinary ones.
+    ///
+    /// # Errors
+    /// Same as [`submit`](Self::submit).
+    pub fn submit_times(&self, commands: Option<wgpu::CommandBuffer>, times: u32) -> Result<Submission> {
+        let allowed = self.loss.patience().saturating_mul(times.max(1));
+        let (submission, oldest) = self.guarded("passing a submission to the driver", || {
+            let transfer = &mut *self.transfer();
+            self.check()?;
+            let has_writes = transfer.writes.is_some();
+            let submission = self.scoped(|| transfer.submit(self, commands, allowed)).inspect_err(|error| {
+                // A queue of wgpu 30.0 that could not create a semaphore destroys another one twice when it is dropped.
+                std::mem::forget(self.queue.clone());
+                if has_writes {
+                    // Those of other contexts, too: nobody else would tell them.
+                    self.loss.tell(&format!("its driver refused to write: {error}"));
+                }
+            })?;
+            let is_full = transfer.in_flight.len() > MAX_IN_FLIGHT;
+            Ok::<_, Error>((submission, if is_full { transfer.in_flight.pop_front() } else { None }))
+        })??;
         if let Some(oldest) = oldest {
             self.finish(oldest)?;
         }
-        Ok(index)
+        Ok(submission)
+    }
+
+    /// Waits for `submission` to finish.
+    ///
+    /// # Errors
+    /// An `OperationError` if the device is lost.
+    pub fn finish(&self, submission: Submission) -> Result<()> {
+        self.poller.wait(submission);
+        self.check()
+    }
+
+    /// Waits until all submissions have finished or the device is lost.
+    pub fn finish_all(&self) {
+        let last = self.transfer().in_flight.back().copied();
+        last.into_iter().for_each(|last| self.poller.wait(last));
     }
 
     /// Destroys the device at a moment when no write is in progress.
     pub(super) fn destroy_between_writes(&self) {
-        let _held = self.transfer();
-        self.device.destroy();
+        // wgpu panics where it has no other way to fail; the device is lost in any case.
+        _ = self.guarded("destroying the device", || {
+            let _held = self.transfer();
+            self.device.destroy();
+        });
     }
 
     /// Frees the staging memory of large writes.
@@ -180,16 +240,16 @@ impl Device {
         let size = bytes.next_multiple_of(4).max(4) as u64;
         let staging = self.staging(size)?;
         self.traffic.down.fetch_add(size, Ordering::Relaxed);
+        let (tell, mapped) = channel();
         let commands = self.scoped(|| {
             let mut encoder = self.device.create_command_encoder(&Default::default());
             encoder.copy_buffer_to_buffer(buffer, offset as u64, &staging, 0, size);
+            // The receiver may be gone.
+            let told = move |result| drop(tell.send(result));
+            encoder.map_buffer_on_submit(&staging, wgpu::MapMode::Read, ..size, told);
             encoder.finish()
         })?;
-        let submission = self.submit(Some(commands))?;
-        let (tell, mapped) = channel();
-        // The receiver may be gone.
-        staging.map_async(wgpu::MapMode::Read, ..size, move |result| drop(tell.send(result)));
-        self.poller.follow(submission);
+        self.submit(Some(commands))?;
         Ok(Reading { staging, bytes, size, mapped })
     }
 
@@ -248,11 +308,11 @@ impl Reading {
     }
 
     fn take(&self, device: &Device) -> Result<Buffer> {
-        let bytes = {
+        let bytes = device.scoped(|| {
             let view = self.staging.get_mapped_range(..self.size).map_err(failed)?;
-            Buffer::copy_of(&view[..self.bytes])?
-        };
-        self.staging.unmap();
+            Buffer::copy_of(&view[..self.bytes])
+        })??;
+        device.scoped(|| self.staging.unmap())?;
         let mut transfer = device.transfer();
         if transfer.kept.len() < MAX_KEPT.0 && self.staging.size() <= MAX_KEPT.1 {
             transfer.kept.push(self.staging.clone());

@@ -14,7 +14,8 @@ use crate::error::{Error, ErrorKind, Result, amount};
 use crate::gpu::adapter::{self, Choice, WebGpuAdapter};
 use crate::gpu::device::Device;
 use crate::gpu::exit::enter;
-use crate::gpu::loss::Listener;
+use crate::gpu::loss::{Listener, Loss};
+use crate::gpu::watch::guarded;
 use crate::ir::{Builder, Graph, Growing, Node, Stencil};
 use crate::memory::Buffer;
 use crate::observe::Stopwatch;
@@ -129,21 +130,14 @@ impl Context {
 
     /// Like [`open`](Self::open), on the backend that `find` returns.
     pub fn open_on(&self, find: impl FnOnce() -> Result<Backend> + Send + 'static, lost: Done, done: Done) {
-        let (backend, kept, losing) = (self.backend.clone(), self.listener.clone(), self.timeline.losing());
-        let is_on_gpu = self.is_on_gpu.clone();
+        let (backend, kept, listener) = (self.backend.clone(), self.listener.clone(), self.listener(lost));
+        let (is_on_gpu, hanging) = (self.is_on_gpu.clone(), self.timeline.expecting());
         self.timeline.enqueue(
             move |_| {
-                let lost = Mutex::new(Some(lost));
-                let listener: Arc<Listener> = Arc::new(move |reason| {
-                    let reason = format!("the GPU was lost: {reason}");
-                    losing(ErrorKind::DeviceLost, &reason);
-                    if let Some(lost) = lost.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                        lost.finish(Err(Error::new(ErrorKind::DeviceLost, reason)));
-                    }
-                });
                 let listener = kept.get_or_init(|| listener);
                 let found = find()?;
                 if let Backend::Gpu(device) = &found {
+                    hanging();
                     is_on_gpu.store(true, Ordering::Relaxed);
                     device.loss.listen(listener);
                 }
@@ -152,6 +146,40 @@ impl Context {
             },
             done,
         );
+    }
+
+    /// What is called when the device is lost. `lost` is told when the memory is free, or at once if the driver hangs.
+    fn listener(&self, lost: Done) -> Arc<Listener> {
+        let (losing, abandoning, releasing) =
+            (self.timeline.losing(), self.timeline.abandoning(), self.timeline.releasing());
+        let (backend, tensors, graphs) = (self.backend.clone(), self.tensors.clone(), self.graphs.clone());
+        let lost = Arc::new(Mutex::new(Some(lost)));
+        Arc::new(move |loss| {
+            let reason = format!("the GPU was lost: {}", loss.reason);
+            let lost = lost.clone();
+            let error = Error::new(ErrorKind::DeviceLost, reason.clone());
+            let tell = move || {
+                let lost = lost.lock().unwrap_or_else(PoisonError::into_inner).take();
+                lost.into_iter().for_each(|lost| lost.finish(Err(error.clone())));
+            };
+            if loss.hangs {
+                // Closing the device would hang, too.
+                std::mem::forget(lock(&backend).clone());
+                abandoning(ErrorKind::DeviceLost, &reason);
+                return tell();
+            }
+            losing(ErrorKind::DeviceLost, &reason);
+            let (backend, tensors, graphs) = (backend.clone(), tensors.drain(), graphs.drain());
+            releasing(Box::new(move || {
+                let free = || {
+                    tensors.iter().for_each(|tensor| tensor.set(Contents::Released));
+                    graphs.iter().for_each(|graph| graph.release());
+                    *lock(&backend) = None;
+                };
+                freeing(loss_of(&backend), free);
+                tell();
+            }));
+        })
     }
 
     /// The processor; `None` before the context is open and after it was lost.
@@ -326,10 +354,10 @@ impl Context {
 
     /// Appends work that frees memory: it runs even if the context is lost by then.
     pub fn enqueue_release(&self, release: impl FnOnce() + Send + 'static) {
-        let is_on_gpu = self.is_on_gpu.clone();
-        self.timeline.enqueue_release(move || {
-            let _inside = is_on_gpu.load(Ordering::Relaxed).then(enter);
-            release();
+        let (is_on_gpu, loss) = (self.is_on_gpu.clone(), loss_of(&self.backend));
+        self.timeline.enqueue_release(move || match is_on_gpu.load(Ordering::Relaxed) {
+            true => freeing(loss, release),
+            false => release(),
         });
     }
 
@@ -397,10 +425,7 @@ impl Context {
     /// Frees the resources of `graph` after all earlier work.
     pub fn release_graph(&self, graph: &Arc<CompiledGraph>) {
         let graph = graph.clone();
-        self.enqueue_release(move || {
-            *graph.lock_description() = None;
-            *graph.lock() = None;
-        });
+        self.enqueue_release(move || graph.release());
     }
 
     /// Checks a descriptor against the limits of this context.
@@ -408,6 +433,24 @@ impl Context {
         descriptor
             .check_bytes("descriptor", self.max_tensor_bytes())
             .map_err(|problem| Error::at(operation, "", problem))
+    }
+}
+
+/// Calls `release`, which frees what is on a GPU: the one that `loss` belongs to, if it is still known.
+fn freeing(loss: Option<Arc<Loss>>, release: impl FnOnce()) {
+    let _inside = enter();
+    match loss {
+        // A panic would otherwise become an error of the request, which nobody reads.
+        Some(loss) => _ = guarded(&loss, "freeing memory", loss.patience(), release),
+        None => release(),
+    }
+}
+
+/// The loss of the GPU of a context.
+fn loss_of(backend: &Mutex<Option<Backend>>) -> Option<Arc<Loss>> {
+    match &*lock(backend) {
+        Some(Backend::Gpu(device)) => Some(device.loss.clone()),
+        _ => None,
     }
 }
 
@@ -604,7 +647,7 @@ fn find(wish: Wish) -> Result<(Backend, String)> {
         Err(error) => (Backend::Cpu, Some(error.message)),
     };
     let reason = match (&found, &refusal) {
-        (Backend::Gpu(_), _) => "a GPU was asked for".to_string(),
+        (Backend::Gpu(device), _) => format!("a GPU was asked for{}", device.remark()),
         (Backend::Cpu, Some(why)) => why.clone(),
         (Backend::Cpu, None) => adapter::why_none(choice == Choice::Software),
     };
@@ -641,6 +684,12 @@ impl CompiledGraph {
     /// The description of the compiled graph; `None` before it is built and after its release. Does not wait for a run.
     pub fn description(&self) -> Option<Arc<Description>> {
         self.lock_description().clone()
+    }
+
+    /// Drops the plan.
+    fn release(&self) {
+        *self.lock_description() = None;
+        *self.lock() = None;
     }
 
     /// Stores the plan.

@@ -11,13 +11,14 @@ use crate::error::Error;
 use crate::gpu::adapter::{LIMITS_VARIABLE, Limits, SOFTWARE_VARIABLE, adapters_json, software_allowed, why_none};
 use crate::gpu::cache::CACHE_VARIABLE;
 use crate::gpu::device::EXTENSIONS;
+use crate::gpu::watch::{PATIENCE_VARIABLE, patience};
 use crate::memory::machine_bytes;
 use crate::ops::MAX_TENSOR_COUNT;
 use crate::shape::{MAX_RANK, MAX_TENSOR_BYTES};
 use serde_json::{Value as Json, json};
 
 /// The environment variables and their meanings, as Markdown: the source of the table in docs/environment.md.
-fn variables() -> [(&'static str, String); 8] {
+fn variables() -> [(&'static str, String); 9] {
     let passes: Vec<String> = Passes::NAMES.iter().map(|name| format!("`{name}`")).collect();
     [
         (
@@ -52,6 +53,12 @@ fn variables() -> [(&'static str, String); 8] {
                 .into(),
         ),
         (
+            PATIENCE_VARIABLE,
+            "number of seconds, 1 to 86400, after which a GPU whose driver does not answer counts as lost, instead of 10 on \
+             hardware and 600 in software"
+                .into(),
+        ),
+        (
             CACHE_VARIABLE,
             "a folder for compiled GPU kernels instead of `webnn-node` in the user's cache folder; `off` keeps them in \
              memory only"
@@ -70,6 +77,7 @@ fn problem(name: &str) -> Option<Error> {
         THREADS_VARIABLE => thread_count(false).err(),
         SOFTWARE_VARIABLE => software_allowed().err(),
         LIMITS_VARIABLE => Limits::chosen().err(),
+        PATIENCE_VARIABLE => patience(false).err(),
         _ => None,
     }
 }
@@ -81,7 +89,10 @@ pub fn system_info() -> Json {
         json!({ "name": name, "value": variable(name), "meaning": meaning, "problem": problem })
     });
     let software = software_allowed().unwrap_or(false);
-    let adapters = adapters_json(EXTENSIONS, software);
+    let (adapters, hangs) = match adapters_json(EXTENSIONS, software) {
+        Ok(adapters) => (adapters, None),
+        Err(error) => (Vec::new(), Some(error.message)),
+    };
     let is_usable = adapters.iter().any(|adapter| adapter["unused"].is_null());
     let why_none = || format!("{}: everything is computed on the CPU", why_none(software));
     json!({
@@ -93,7 +104,7 @@ pub fn system_info() -> Json {
         "memoryLimitBytes": Some(machine_bytes()).filter(|&bytes| bytes != usize::MAX),
         "environment": environment,
         "gpuAdapters": adapters,
-        "gpuReason": refusal().or_else(|| (!is_usable).then(why_none)),
+        "gpuReason": refusal().or(hangs).or_else(|| (!is_usable).then(why_none)),
         "limits": {
             "maxTensorByteLength": MAX_TENSOR_BYTES,
             "maxRank": MAX_RANK,

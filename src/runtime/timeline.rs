@@ -14,7 +14,8 @@ use crate::error::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Wakes the thread that waits for the end of requests.
@@ -62,6 +63,12 @@ impl Done {
     }
 }
 
+impl Default for Done {
+    fn default() -> Done {
+        Done::unobserved()
+    }
+}
+
 impl Drop for Done {
     fn drop(&mut self) {
         if let Some(wake) = self.tell(Err(destroyed())) {
@@ -97,6 +104,37 @@ struct Request {
     short: bool,
 }
 
+/// The requests of a timeline whose thread may hang that have not ended, in order.
+#[derive(Default)]
+struct Unended(Mutex<VecDeque<Weak<Mutex<Done>>>>);
+
+impl Unended {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Weak<Mutex<Done>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps `done` so that it can end before the request does; returns what the request reports to.
+    fn keep(&self, done: Done) -> Done {
+        let kept = Arc::new(Mutex::new(done));
+        let mut unended = self.lock();
+        while unended.front().is_some_and(|done| done.strong_count() == 0) {
+            unended.pop_front();
+        }
+        unended.push_back(Arc::downgrade(&kept));
+        let take = move || std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner));
+        Done::waking(move |result| take().tell(result))
+    }
+
+    /// Ends all of them with this error.
+    fn end(&self, error: &Error) {
+        let unended = std::mem::take(&mut *self.lock());
+        for done in unended.iter().filter_map(Weak::upgrade) {
+            let done = std::mem::take(&mut *done.lock().unwrap_or_else(PoisonError::into_inner));
+            done.finish(Err(error.clone()));
+        }
+    }
+}
+
 /// The resources of a timeline, and its queue.
 struct Worker {
     threads: Threads,
@@ -105,6 +143,10 @@ struct Worker {
     /// Why the context is lost.
     lost: OnceLock<Error>,
     queue: Queue<Request>,
+    /// Set if its thread may hang.
+    unended: OnceLock<Unended>,
+    /// Whether nobody waits for its thread any more: it hangs.
+    is_abandoned: AtomicBool,
 }
 
 /// The ordered queue of one context. Requests that are queued when the last handle is dropped still run.
@@ -115,8 +157,15 @@ pub struct Timeline {
 impl Timeline {
     /// An empty timeline for work on `threads`.
     pub fn new(threads: Threads, isa: Isa) -> Timeline {
-        let (arena, lost) = Default::default();
-        Timeline { worker: Arc::new(Worker { threads, isa, arena, lost, queue: Queue::default() }) }
+        let (arena, lost, queue, unended, is_abandoned) = Default::default();
+        Timeline { worker: Arc::new(Worker { threads, isa, arena, lost, queue, unended, is_abandoned }) }
+    }
+
+    /// Returns a function that lets requests added from then on end while the thread hangs in one of them, see
+    /// [`abandoning`](Self::abandoning). For work on the timeline.
+    pub fn expecting(&self) -> impl Fn() + Send + use<> {
+        let worker = Arc::downgrade(&self.worker);
+        move || worker.upgrade().into_iter().for_each(|worker| _ = worker.unended.get_or_init(Unended::default))
     }
 
     /// Appends `work`. It runs after all earlier work, unless the context is lost by then; `done` receives the result.
@@ -157,7 +206,14 @@ impl Timeline {
         self.enqueue_release(move || _ = arena.arena.release(Duration::ZERO));
     }
 
-    fn send(&self, request: Request) {
+    fn send(&self, mut request: Request) {
+        let worker = &self.worker;
+        if let Some(unended) = worker.unended.get() {
+            request.done = unended.keep(request.done);
+            if worker.is_abandoned.load(Ordering::Acquire) {
+                return worker.forget(request);
+            }
+        }
         self.worker.queue.push(request).into_iter().for_each(|server| engage(&self.worker, server, Held::default()));
     }
 
@@ -182,6 +238,31 @@ impl Timeline {
         let worker = Arc::downgrade(&self.worker);
         // A context is lost once.
         move |kind, reason| drop(worker.upgrade().map(|worker| worker.lost.set(lost(kind, reason))))
+    }
+}
+
+impl Timeline {
+    /// Returns a function that ends all requests now, for a thread that hangs in a driver. They and later ones are
+    /// neither run nor dropped: what they hold may belong to the driver.
+    pub fn abandoning(&self) -> impl Fn(ErrorKind, &str) + Send + Sync + use<> {
+        let worker = Arc::downgrade(&self.worker);
+        move |kind, reason| {
+            let Some(worker) = worker.upgrade() else { return };
+            worker.is_abandoned.store(true, Ordering::Release);
+            let error = worker.lost.get_or_init(|| lost(kind, reason));
+            worker.unended.get().into_iter().for_each(|unended| unended.end(error));
+        }
+    }
+
+    /// Returns a function that does as [`enqueue_release`](Self::enqueue_release), if the timeline still exists, and
+    /// drops the work otherwise.
+    pub fn releasing(&self) -> impl Fn(Box<dyn FnOnce() + Send>) + Send + Sync + use<> {
+        let worker = Arc::downgrade(&self.worker);
+        move |release| {
+            if let Some(worker) = worker.upgrade() {
+                Timeline { worker }.enqueue_release(release);
+            }
+        }
     }
 }
 
@@ -334,6 +415,10 @@ impl Held {
 impl Worker {
     /// Runs a request, or starts it.
     fn handle(&self, request: Request) -> (Done, Progress) {
+        if self.is_abandoned.load(Ordering::Acquire) {
+            self.forget(request);
+            return (Done::unobserved(), Progress::Ended(Ok(())));
+        }
         let Request { work, done, always, .. } = request;
         if let (Err(lost), false) = (self.check(), always) {
             return (done, Progress::Ended(Err(lost)));
@@ -344,6 +429,13 @@ impl Worker {
             Err(error) => Progress::Ended(self.check().and(Err(error))),
         };
         (done, progress)
+    }
+
+    /// Ends a request without running it or dropping what it holds.
+    fn forget(&self, request: Request) {
+        let Request { work, done, .. } = request;
+        std::mem::forget(work);
+        done.finish(self.check());
     }
 
     /// Runs `work`; a panic in it becomes an OperationError.
@@ -608,6 +700,55 @@ mod tests {
         let (done, told) = observed();
         timeline.enqueue(|_| Ok(()), done);
         assert_eq!(told.recv().unwrap(), Ok(()));
+    }
+
+    #[test]
+    fn a_timeline_whose_thread_hangs_ends_all_requests_and_drops_nothing() {
+        let timeline = timeline();
+        timeline.expecting()();
+        let (tell, told) = channel();
+        let done = |i: usize| {
+            let tell = tell.clone();
+            Done::new(move |result| tell.send((i, result)).unwrap())
+        };
+        timeline.enqueue(|_| Ok(()), done(0));
+        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok((0, Ok(()))));
+        // One that continues elsewhere, one that hangs, one that waits for it.
+        timeline.enqueue_later(|_| Ok(Box::new(|_| None)), done(1));
+        let (go, held) = channel::<()>();
+        let (began, seen) = channel();
+        timeline.enqueue(
+            move |_| {
+                began.send(()).unwrap();
+                held.recv().unwrap_err();
+                Ok(())
+            },
+            done(2),
+        );
+        struct Untouched;
+        impl Drop for Untouched {
+            fn drop(&mut self) {
+                panic!("it belongs to the driver");
+            }
+        }
+        let untouched = Untouched;
+        timeline.enqueue_release(move || drop(untouched));
+        timeline.enqueue(|_| panic!("must not run"), done(3));
+        seen.recv_timeout(Duration::from_secs(10)).unwrap();
+        timeline.abandoning()(ErrorKind::DeviceLost, "no answer");
+        let untouched = Untouched;
+        timeline.enqueue_release(move || drop(untouched));
+        timeline.enqueue(|_| panic!("must not run"), done(4));
+        let error = lost(ErrorKind::DeviceLost, "no answer");
+        for i in 1..5 {
+            assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok((i, Err(error.clone()))));
+        }
+        // The driver answers at last.
+        drop(go);
+        while timeline.turn().is_none() {
+            std::thread::yield_now();
+        }
+        assert_eq!(told.try_recv(), Err(TryRecvError::Empty), "each request ends once");
     }
 
     #[test]

@@ -207,9 +207,8 @@ fn convolutions_as_products() {
 fn the_self_test_detects_wrong_results() {
     let device = software();
     let emulated = device.with_dialect(with_units(device.dialect, 16, true)).unwrap();
-    assert!(self_test::run(&emulated));
+    assert_eq!(self_test::run(&emulated), Ok(Vec::new()));
     // A device without matrix units refuses the text for them.
     let forced = device.with_dialect(with_units(device.dialect, 16, false)).unwrap();
-    assert_eq!(self_test::run(&forced), device.dialect.cooperative.is_some());
-    assert!(self_test::key(&device.info).contains(&device.info.name));
+    assert_eq!(self_test::run(&forced).unwrap().is_empty(), device.dialect.cooperative.is_some());
 }

@@ -2,12 +2,12 @@
 
 use super::choice::Variant;
 use crate::dtype::DataType;
-use crate::error::Result;
-use crate::gpu::cache;
+use crate::error::{ErrorKind, Result};
 use crate::gpu::device::Device;
 use crate::gpu::dialect::Dialect;
 use crate::gpu::direct::Direct;
 use crate::gpu::lower::lower;
+use crate::gpu::verdicts::{self, Fault};
 use crate::ir::{Builder, Graph};
 use crate::ops::Op;
 use crate::ops::matmul::{Gemm, GemmAttributes};
@@ -19,34 +19,44 @@ use half::f16;
 const TRIED: [(u32, [u32; 3], bool); 3] =
     [(128, [130, 140, 72], false), (64, [65, 70, 33], true), (64, [64, 68, 36], true)];
 
-/// A key made of everything that the verdict on a device depends on.
-pub fn key(info: &wgpu::AdapterInfo) -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    format!("{:?} {} {} {} {version}", info.backend, info.name, info.driver, info.driver_info)
+/// What this is, for people.
+pub const FAMILY: &str = "products of float16 on matrix units";
+
+/// What a verdict on a driver's units is stored under.
+fn name(info: &wgpu::AdapterInfo) -> String {
+    format!("matrix units of {}", verdicts::key(info))
 }
 
-/// Whether the matrix units of `device` can be trusted. Tested once per driver: a file stores the verdict.
-pub fn trusted(device: &Device) -> bool {
-    let name = format!("matrix units of {}", key(&device.info));
-    match cache::load(&name).as_deref() {
-        Some(b"right") => true,
-        Some(b"wrong") => false,
-        _ => {
-            // If the test crashes the process, the next process finds this verdict and does not try again.
-            cache::store(&name, b"wrong");
-            let verdict = run(device);
-            if verdict {
-                cache::store(&name, b"right");
-            }
-            verdict
-        }
+/// What an earlier test has found; `None` if there was none.
+pub fn known(info: &wgpu::AdapterInfo) -> Option<Vec<Fault>> {
+    verdicts::known(&name(info))
+}
+
+/// Why the matrix units of `device` cannot be trusted; `None` if they can. Tested once per driver.
+///
+/// # Errors
+/// An `UnknownError` if memory runs out, an `OperationError` if the device is lost.
+pub fn fault(device: &Device) -> Result<Option<Fault>> {
+    let faults = verdicts::once(&name(&device.info), FAMILY, device.loss.patience(), || run(device))?;
+    Ok(faults.into_iter().next())
+}
+
+/// Computes small products with the matrix units and on the CPU; returns the first that differs in any bit, or that is
+/// rejected.
+///
+/// # Errors
+/// An `UnknownError` if memory runs out, an `OperationError` if the device is lost.
+pub fn run(device: &Device) -> Result<Vec<Fault>> {
+    for (tile, sizes, transposed) in TRIED {
+        let problem = match agrees(device, tile, sizes, transposed) {
+            Ok(true) => continue,
+            Ok(false) => format!("a product of {sizes:?} in tiles of {tile} differs"),
+            Err(error) if error.kind != ErrorKind::Unknown && device.check().is_ok() => error.message,
+            Err(error) => return Err(error),
+        };
+        return Ok(vec![Fault { family: FAMILY.to_string(), problem }]);
     }
-}
-
-/// Computes small products with the matrix units and on the CPU; returns whether all bits agree. A rejected or failing
-/// kernel also counts as a bad verdict.
-pub fn run(device: &Device) -> bool {
-    TRIED.iter().all(|&(tile, sizes, transposed)| agrees(device, tile, sizes, transposed).unwrap_or(false))
+    Ok(Vec::new())
 }
 
 /// A number in -2..=2 in steps of 1/8: all sums of their products are exact in float32, in any order.
