@@ -83,7 +83,7 @@ impl Bindings {
         arena_bytes: usize,
         numbers: Vec<u32>,
     ) -> Result<Bindings> {
-        let arena = device.arena_of(&mut *device.reserve_arena()?, arena_bytes)?;
+        let arena = device.arena_of(&mut device.reserve_arena(), arena_bytes)?;
         let parameters = device.buffer_of("parameters", bytes_of(&numbers))?;
         let sets = Arc::default();
         device.bound.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&sets));

@@ -80,7 +80,7 @@ impl Device {
     /// fails.
     pub fn constants(&self, all: &[&Constant]) -> Result<Vec<Arc<DeviceConstant>>> {
         // Held to the end: two graphs with the same weights, built at the same time, upload them once.
-        let mut resident = self.resident()?;
+        let mut resident = self.resident();
         let key = |constant: &Constant| (Identity::of(constant), constant.len());
         let known = all.iter().map(|constant| resident.by_identity.get(&key(constant)).pop());
         let known: Vec<Option<Arc<DeviceConstant>>> = known.collect();
@@ -99,11 +99,8 @@ impl Device {
         all.iter().zip(known).map(place).collect()
     }
 
-    fn resident(&self) -> Result<MutexGuard<'_, Resident>> {
-        // The upload that holds it may be stuck in the driver.
-        self.guarded("the upload of another graph's constants", || {
-            self.resident.lock().unwrap_or_else(PoisonError::into_inner)
-        })
+    fn resident(&self) -> MutexGuard<'_, Resident> {
+        self.resident.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A constant with the bytes of `constant`: one that is on the device already, or a new one.

@@ -319,7 +319,7 @@ impl Plan {
     /// If the number of tensors differs from that of the [`inputs`](Plan::inputs) or [`outputs`](Plan::outputs).
     pub fn run(&mut self, inputs: &[&wgpu::Buffer], outputs: &[&wgpu::Buffer]) -> Result<()> {
         let device = self.device.clone();
-        let mut arena = device.reserve_arena()?;
+        let mut arena = device.reserve_arena();
         let tensors = self.bind(&mut arena, inputs, outputs)?;
         let mut first = 0;
         while first < self.steps.len() {
