@@ -51,10 +51,9 @@ test('createContext keeps the preference for acceleration', async () => {
 });
 
 test('a GPU is used where it is asked for, and contexts say why they compute where they do', async () => {
-  // With this value of the variable, contexts that ask for a GPU are refused, whatever hardware there is. NODE_OPTIONS
+  // With this value of either variable, contexts that ask for a GPU are refused, whatever hardware there is. NODE_OPTIONS
   // makes contexts ask for one where tests run on GPUs.
-  const results = await resultOf(
-    `import { describeContext } from 'webnn-node/inspect';
+  const program = `import { describeContext } from 'webnn-node/inspect';
      import { loadModel } from 'webnn-node/onnx';
      const { ml } = helpers;
      const seen = (creating) =>
@@ -67,16 +66,19 @@ test('a GPU is used where it is asked for, and contexts say why they compute whe
      for (const device of [undefined, 'auto', 'cpu', 'gpu']) {
        results.push(await seen(loadModel('packages/cli/__test__/files/conv.onnx', { device }).then(({ context }) => context)));
      }
-     console.log(JSON.stringify(results));`,
-    { env: { NODE_OPTIONS: '', WEBNN_GPU_SOFTWARE: 'refused' } },
-  );
+     console.log(JSON.stringify(results));`;
   const byDefault = 'cpu, null: by default; a GPU computes where powerPreference is "high-performance"';
-  const refused = 'NotSupportedError: WEBNN_GPU_SOFTWARE is "refused", expected 0 or 1';
   const isFalse = 'cpu, null: accelerated is false';
-  assert.deepEqual(results, [
-    ...[byDefault, byDefault, byDefault, 'cpu, null: powerPreference is "low-power"', refused, isFalse],
-    ...[byDefault, byDefault, isFalse, refused],
-  ]);
+  for (const [name, expected] of [
+    ['WEBNN_GPU_SOFTWARE', '0 or 1'],
+    ['WEBNN_GPU_LIMITS', 'minimum'],
+  ]) {
+    const refused = `NotSupportedError: ${name} is "refused", expected ${expected}`;
+    assert.deepEqual(await resultOf(program, { env: { NODE_OPTIONS: '', [name]: 'refused' } }), [
+      ...[byDefault, byDefault, byDefault, 'cpu, null: powerPreference is "low-power"', refused, isFalse],
+      ...[byDefault, byDefault, isFalse, refused],
+    ]);
+  }
 });
 
 test('createContext reads its options in order', async () => {

@@ -200,8 +200,9 @@ pub fn why_none(software: bool) -> String {
 /// The choice for a context that asks for any GPU: software if [`SOFTWARE_VARIABLE`] asks for it.
 ///
 /// # Errors
-/// A NotSupportedError for an invalid value of the variable.
+/// A NotSupportedError for an invalid value of the variable, or of [`LIMITS_VARIABLE`].
 pub fn choice() -> Result<Choice> {
+    Limits::chosen()?;
     Ok(if software_allowed()? { Choice::Software } else { Choice::Hardware })
 }
 

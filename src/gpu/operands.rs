@@ -48,7 +48,8 @@ mod tests {
         let inputs = (0..count).map(|i| format!("%i{i} = input i{i} float32 {shape}\n"));
         let sums = (2..count).map(|i| format!("%s{i} = add %s{} %i{i}\n", i - 1));
         let first = "%s1 = add %i0 %i1\n".to_string();
-        inputs.chain([first]).chain(sums).collect::<String>() + &format!("%sum = identity %s{}\n", count - 1)
+        let text = inputs.chain([first]).chain(sums).collect::<String>();
+        text.replace(&format!("%s{} =", count - 1), "%sum =")
     }
 
     /// Lines with quantized weights `%{name}` of this shape, and of scales and zero points of the shape `scales`.
@@ -72,6 +73,18 @@ mod tests {
                 3,
                 "[2, 16384]",
                 "%a = input a float32 [16384]\n%b = input b float32 [16384]\n%y = layerNormalization %sum %a %b axes=[1]",
+            ),
+            (
+                3,
+                "[2, 16384]",
+                "%a = input a float32 [16384]
+                 %o = constant float32 [] 0.5
+                 %q = mul %sum %sum
+                 %m = reduceMean %q axes=[1] keepDimensions=true
+                 %e = add %m %o
+                 %r = sqrt %e
+                 %n = div %sum %r
+                 %y = mul %a %n",
             ),
         ] {
             let text = |inputs| format!("{}{line}\noutput y = %y", sum(inputs, shape));

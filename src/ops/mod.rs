@@ -11,6 +11,8 @@ pub mod conv2d;
 pub mod conv_transpose2d;
 pub mod cumulative_sum;
 pub mod elementwise;
+#[cfg(test)]
+pub mod elementwise_cases;
 pub mod extension;
 pub mod fused;
 pub mod gather;

@@ -631,8 +631,8 @@ fn of_build(error: Error) -> Error {
 /// Selects the backend for `wish`; with the reason, for people.
 ///
 /// # Errors
-/// A NotSupportedError if the adapter of a `GPUDevice` is not available, or for an invalid value of the variable that
-/// allows software.
+/// A NotSupportedError if the adapter of a `GPUDevice` is not available, or for an invalid value of an environment
+/// variable for GPUs.
 fn find(wish: Wish) -> Result<(Backend, String)> {
     let choice = match wish {
         Wish::Cpu(reason) => return Ok((Backend::Cpu, reason.to_string())),

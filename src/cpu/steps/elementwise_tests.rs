@@ -5,69 +5,16 @@ use crate::cpu::plan::{Plan, PlanOptions};
 use crate::cpu::schedule::pool::Threads;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
-use crate::dtype::{DataType, Number};
+use crate::dtype::DataType;
 use crate::ir::{Graph, parse};
 use crate::memory::Buffer;
+use crate::ops::Operation;
 use crate::ops::elementwise::Elementwise;
-use crate::ops::extension::elementwise::Extended;
+use crate::ops::elementwise_cases::{cases, graph, special_cases, tolerance};
 use crate::ops::fused::{Fused, Instruction};
-use crate::ops::sweep::rules;
-use crate::ops::tensor::Tensor;
-use crate::ops::{NamedOperator, Operation};
 use crate::testing::{Random, Tolerance, check, check_with};
 use proptest::prelude::*;
 use std::collections::HashMap;
-
-/// The functions of `simd::math` are within 4 ULP; a product or quotient adds one. In float16, an argument near a zero
-/// of a function is exact, so the same bound holds.
-const TOLERANCE: Tolerance = Tolerance::ulps(6);
-
-/// The sigmoid in an approximated `gelu` magnifies the rounding of its argument.
-fn tolerance(name: &str, dtype: DataType) -> Tolerance {
-    match name {
-        "tanhGelu" => Tolerance::ulps(40),
-        _ if dtype.is_float() => TOLERANCE,
-        _ => Tolerance::EXACT,
-    }
-}
-
-/// The line of a graph that calls the method `name`, with its required attributes.
-fn call(name: &str, operands: &str) -> String {
-    let attributes = match name {
-        "clamp" => " minValue=-1 maxValue=2",
-        "cast" => " dataType=int32",
-        "elu" => " alpha=1.5",
-        "leakyRelu" => " alpha=0.3",
-        "linear" => " alpha=1.7 beta=-2.3",
-        "hardSigmoid" => " alpha=0.3 beta=0.4",
-        _ => "",
-    };
-    format!("{name} {operands}{attributes}")
-}
-
-/// A graph with one operator on inputs of these shapes.
-fn graph(name: &str, dtype: DataType, shapes: &[Vec<u32>]) -> Graph {
-    let rule = rules().find(|rule| rule.name == name).unwrap();
-    let mut text = String::new();
-    for (i, (operand, shape)) in rule.operands.iter().zip(shapes).enumerate() {
-        let dtype = if operand.name == "condition" { DataType::Uint8 } else { dtype };
-        text += &format!("%{i} = input x{i} {dtype} {shape:?}\n");
-    }
-    let operands: Vec<String> = (0..rule.operands.len()).map(|i| format!("%{i}")).collect();
-    parse(&(text + "%9 = " + &call(name, &operands.join(" ")) + "\noutput y = %9"))
-}
-
-/// Every method with every supported data type: (name, type, number of operands).
-fn cases() -> Vec<(&'static str, DataType, usize)> {
-    let mut cases = Vec::new();
-    for rule in Elementwise::RULES.iter().chain(Extended::RULES) {
-        let operand = rule.operands.iter().find(|operand| operand.name != "condition").unwrap();
-        for &dtype in rule.resolve(operand.types) {
-            cases.push((rule.name, dtype, rule.operands.len()));
-        }
-    }
-    cases
-}
 
 #[test]
 fn every_operator_and_type() {
@@ -79,40 +26,7 @@ fn every_operator_and_type() {
 
 #[test]
 fn every_operator_at_special_values() {
-    let special = [
-        0.0,
-        -0.0,
-        1.0,
-        -1.0,
-        0.5,
-        2.5,
-        -3.0,
-        3.0,
-        1e-30,
-        -1e-30,
-        65504.0,
-        -65504.0,
-        f64::INFINITY,
-        f64::NEG_INFINITY,
-        f64::NAN,
-    ];
-    for (name, dtype, operands) in cases().into_iter().filter(|(_, dtype, _)| dtype.is_float()) {
-        let all: Vec<(f64, f64)> = special.iter().flat_map(|&a| special.iter().map(move |&b| (a, b))).collect();
-        let graph = graph(name, dtype, &vec![vec![all.len() as u32]; operands]);
-        let mut inputs = HashMap::new();
-        for (i, (name, id)) in graph.inputs.iter().enumerate() {
-            let tensor = Tensor::from_fn(graph.descriptor(*id), |index| {
-                let (a, b) = all[index[0]];
-                match (graph.descriptor(*id).dtype, i + 2 - operands.min(2)) {
-                    (DataType::Uint8, _) => Number::Int((index[0] % 3) as i128),
-                    (dtype, 1) => Number::Float(b).cast(dtype),
-                    (dtype, _) => Number::Float(a).cast(dtype),
-                }
-            });
-            inputs.insert(name.clone(), tensor);
-        }
-        check_with(&graph, &inputs, tolerance(name, dtype));
-    }
+    special_cases().for_each(|(graph, inputs, tolerance)| check_with(&graph, &inputs, tolerance));
 }
 
 #[test]

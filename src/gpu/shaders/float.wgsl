@@ -494,5 +494,5 @@ fn cosh_f32(x: f32) -> f32 {
 
 fn swish_f32(x: f32, argument: f32) -> f32 {
   let gate = sigmoid_f32(argument);
-  return select(x * gate, -0.0, gate == 0.0);
+  return select(x * gate, -0.0, equal_f32(gate, 0.0));
 }

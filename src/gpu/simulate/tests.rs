@@ -8,8 +8,10 @@ use crate::dtype::DataType;
 use crate::gpu::kernel::Dispatch;
 use crate::gpu::testing::{DIALECTS, optimized, tolerance_of};
 use crate::ir::{Graph, parse};
-use crate::ops::Op;
+use crate::ops::elementwise_cases::special_cases;
 use crate::ops::sweep::for_each_graph;
+use crate::ops::tensor::Tensor;
+use crate::ops::{Op, Operation};
 use crate::reference;
 use crate::testing::{Random, Tolerance, compare};
 use std::cell::RefCell;
@@ -19,7 +21,7 @@ use std::rc::Rc;
 /// Parsed kernels, by text.
 type Programs = HashMap<String, Rc<Program>>;
 
-/// Runs the graph in all dialects that make a difference for it, and compares the results with the oracle.
+/// Runs the graph on random inputs.
 fn check(
     programs: &mut Programs,
     graph: &Graph,
@@ -28,9 +30,20 @@ fn check(
     compiled: bool,
     edit: &dyn Fn(&mut Dispatch),
 ) {
-    let inputs: HashMap<_, _> =
-        graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
-    let expected = reference::run(graph, &inputs);
+    let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
+    check_with(programs, graph, &inputs, tolerance, compiled, edit);
+}
+
+/// Runs the graph in all dialects that make a difference for it, and compares the results with the oracle.
+fn check_with(
+    programs: &mut Programs,
+    graph: &Graph,
+    inputs: &HashMap<String, Tensor>,
+    tolerance: Tolerance,
+    compiled: bool,
+    edit: &dyn Fn(&mut Dispatch),
+) {
+    let expected = reference::run(graph, inputs);
     let graph = if compiled { optimized(graph) } else { graph.clone() };
     let has = |types: &[DataType]| graph.values.iter().any(|value| types.contains(&value.descriptor.dtype));
     // A dialect's type makes no difference without an operand of that type, not even combined with another one.
@@ -41,7 +54,7 @@ fn check(
     for (dialect, math) in strict.map(|dialect| (dialect, Math::Strict)).chain(fast) {
         // The subgroup sizes of llvmpipe and NVIDIA.
         let subgroup = if dialect.f16 { 8 } else { 32 };
-        let outputs = Simulator { dialect, subgroup, math, edit, programs }.run(&graph, &inputs);
+        let outputs = Simulator { dialect, subgroup, math, edit, programs }.run(&graph, inputs);
         let outputs = outputs.unwrap_or_else(|fault| panic!("{fault}, with {dialect:?}, of\n{graph}"));
         let context = || format!("simulated with {math:?} math and {dialect:?}, of\n{graph}");
         compare(&graph, &outputs, &expected, |dtype| tolerance_of(tolerance, dtype), &context);
@@ -71,6 +84,18 @@ fn every_type_and_rank_of_one_half_of_the_operators_runs_without_fault() {
 #[test]
 fn every_type_and_rank_of_the_other_half_runs_without_fault() {
     sweep(|name| !is_in_first_half(name));
+}
+
+#[test]
+fn element_wise_operators_at_special_values_run_without_fault() {
+    let mut programs = Programs::new();
+    let is_for_gpus = |graph: &Graph| match &graph.nodes[0].op {
+        Operation::Extension(op) => op.is_for_gpus(),
+        _ => true,
+    };
+    for (graph, inputs, tolerance) in special_cases().filter(|(graph, ..)| is_for_gpus(graph)) {
+        check_with(&mut programs, &graph, &inputs, tolerance, false, &|_| ());
+    }
 }
 
 /// Number of graphs to draw of each kind.
