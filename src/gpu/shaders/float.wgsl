@@ -241,10 +241,10 @@ fn pow_magnitude(a: f32, y: f32) -> f32 {
   return ldexp_f32(exp_f32(fraction * 0.6931472), i32(n));
 }
 
-// x 2^n for |n| <= 252
+// x 2^n for |n| <= 250 and x between 1/2 and 2. One multiplication alone rounds: no other order of it is possible.
 fn ldexp_f32(x: f32, n: i32) -> f32 {
   let half = n >> 1u;
-  return opaque(x * power_of_two(half)) * power_of_two(n - half);
+  return bitcast<f32>(bitcast<i32>(x) + (half << 23u)) * power_of_two(n - half);
 }
 
 fn pow_f32(base: f32, exponent: f32) -> f32 {
@@ -328,7 +328,7 @@ fn reduce_angle(x: f32) -> Reduced {
   } else if (zeros >= 32u) {
     high = low;
   }
-  let fraction = ldexp_f32(f32(high), -32 - i32(min(zeros, 32u)));
+  let fraction = f32(high) * power_of_two(-32 - i32(min(zeros, 32u)));
   let rest = fraction * 1.5707964;
   return Reduced(whole + up, select(rest, -rest, negative));
 }

@@ -130,8 +130,8 @@ impl Machine<'_> {
             let mut rest = x;
             let mut sum = None;
             for term in terms.iter().rev() {
-                let own;
-                (rest, own) = rest.split_at(rest.len() - term.factors.len());
+                let (before, own) = rest.split_at(rest.len() - term.factors.len());
+                rest = before;
                 let product = own[1..].iter().rev().copied().reduce(|a, b| scalar.rounded(a * b)).unwrap_or(1.0);
                 let first = if term.negative { -own[0] } else { own[0] };
                 sum = Some(match sum {
