@@ -10,9 +10,12 @@
 //! * barriers and subgroup operations that only some invocations reach, and endless loops;
 //! * integer division by zero, quotients that overflow, and shifts by all bits or more.
 //!
+//! Conflicts between [banks](banks) of workgroup memory are counted.
+//!
 //! Floats follow IEEE 754 and are rounded after each operation, which makes results comparable with the oracle.
 
 mod arithmetic;
+mod banks;
 mod broken;
 mod evaluate;
 mod fault;
