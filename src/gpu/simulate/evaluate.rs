@@ -287,6 +287,8 @@ impl Machine<'_> {
         let is_atomic = self.is_atomic(function, pointer);
         let (from, to) = (self.column(function, pointer), self.column(function, target));
         let fields = &program.functions[function].slots[target.index()].fields[..];
+        let bytes = fields.last().map_or(0, |field| field.offset + field.scalar.bytes());
+        self.note_banks(root, lanes, bytes, |lane| frame.scalars[from.at(lane)] as usize);
         let mut access = self.access(root, 0);
         let memory = self.memory(root);
         for &lane in lanes {
@@ -321,6 +323,8 @@ impl Machine<'_> {
         let is_atomic = self.is_atomic(function, pointer);
         let (to, from) = (self.column(function, pointer), self.column(function, value));
         let fields = &program.functions[function].slots[value.index()].fields[..];
+        let bytes = fields.last().map_or(0, |field| field.offset + field.scalar.bytes());
+        self.note_banks(root, lanes, bytes, |lane| frame.scalars[to.at(lane)] as usize);
         let mut access = self.access(root, 0);
         let memory = self.memory(root);
         for &lane in lanes {

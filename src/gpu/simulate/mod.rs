@@ -10,10 +10,13 @@
 //! * barriers and subgroup operations that only some invocations reach, and endless loops;
 //! * integer division by zero, quotients that overflow, and shifts by all bits or more.
 //!
+//! Conflicts between [banks](banks) of workgroup memory are counted.
+//!
 //! Floats follow IEEE 754 and are rounded after each operation, which makes results comparable with the oracle; or they
 //! follow the [rules of compilers](fast::Math::Fast) that rewrite expressions, within the same tolerance.
 
 mod arithmetic;
+mod banks;
 mod broken;
 mod evaluate;
 mod fast;

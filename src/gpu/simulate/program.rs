@@ -2,7 +2,8 @@
 
 use super::arithmetic::Scalar;
 use super::fault::{Checked, Kind, fault};
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use wgpu::naga::proc::Layouter;
 use wgpu::naga::valid::{Capabilities, FunctionInfo, ModuleInfo, ShaderStages, SubgroupOperationSet};
@@ -91,6 +92,8 @@ pub struct Program {
     pub globals: Vec<Global>,
     /// Size of a workgroup along x, y and z.
     pub workgroup: [u32; 3],
+    /// The worst conflict between banks so far, by variable of workgroup memory.
+    pub conflicts: RefCell<BTreeMap<String, usize>>,
 }
 
 impl Program {
@@ -110,7 +113,7 @@ impl Program {
         let mut compiler = Compiler { module: &module, layouter, fields: HashMap::new() };
         let (functions, globals) = compiler.compile(&info)?;
         let workgroup = module.entry_points[0].workgroup_size;
-        Ok(Program { functions, globals, workgroup, module })
+        Ok(Program { functions, globals, workgroup, module, conflicts: RefCell::default() })
     }
 
     /// naga's representation of a function.

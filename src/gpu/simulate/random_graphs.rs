@@ -29,6 +29,8 @@ pub const GENERATORS: &[(&str, Generate, Tolerance)] = &[
     ("softmax", softmax, CLOSE),
     ("normalization", normalization, SUMS),
     ("attention", attention, CLOSE),
+    ("grouped attention", grouped_attention, CLOSE),
+    ("quantized weights", quantized_weights, SUMS),
     ("recurrent", recurrent, SUMS),
     ("gather", gather, EXACT),
     ("scatter", scatter, EXACT),
@@ -253,6 +255,52 @@ fn attention(random: &mut Random) -> String {
          %8 = softmax %7 axis=2
          %y = matmul %8 %2",
         pick(random, &["identity", "tanh"])
+    )
+}
+
+/// Several query heads per head of keys and values, which are repeated for them.
+fn grouped_attention(random: &mut Random) -> String {
+    let [rows, keys] = [(); 2].map(|_| pick(random, &[1, 5, 16, 17, 33]));
+    let (heads, group) = (up_to(random, 2), 1 + up_to(random, 3));
+    let (depth, columns) = (pick(random, &[8, 31, 33]), pick(random, &[16, 17]));
+    let all = heads * group;
+    format!(
+        "%0 = input q float32 [1, {all}, {rows}, {depth}]
+         %1 = input k float32 [1, {heads}, {keys}, {depth}]
+         %2 = input v float32 [1, {heads}, {keys}, {columns}]
+         %3 = reshape %1 newShape=[1, {heads}, 1, {keys}, {depth}]
+         %4 = expand %3 newShape=[1, {heads}, {group}, {keys}, {depth}]
+         %5 = reshape %4 newShape=[1, {all}, {keys}, {depth}]
+         %6 = transpose %5 permutation=[0, 1, 3, 2]
+         %7 = reshape %2 newShape=[1, {heads}, 1, {keys}, {columns}]
+         %8 = expand %7 newShape=[1, {heads}, {group}, {keys}, {columns}]
+         %9 = reshape %8 newShape=[1, {all}, {keys}, {columns}]
+         %10 = matmul %0 %6
+         %11 = constant float32 [] 0.25
+         %12 = mul %10 %11
+         %13 = softmax %12 axis=3
+         %y = matmul %13 %9"
+    )
+}
+
+/// Weights of a few bits, with scales and zero points for blocks of the depth or for columns.
+fn quantized_weights(random: &mut Random) -> String {
+    let weights = pick(random, &["uint4", "int4", "uint8", "int8"]);
+    let dtype = float(random);
+    let (rows, columns) = (pick(random, &[1, 3, 9, 17]), pick(random, &[1, 7, 32, 33, 65]));
+    let (blocks, block) = (up_to(random, 3), pick(random, &[4, 8, 15, 32]));
+    let depth = blocks * block;
+    let scales = pick(random, &[1, blocks]);
+    let used = 1 + (depth - 1) * pick(random, &[1, 1, 2]) / 2;
+    format!(
+        "%0 = input x {dtype} [{rows}, {used}]
+         %1 = constant {weights} [{columns}, {blocks}, {block}]
+         %2 = constant {dtype} [{columns}, {scales}, 1] 0.25 0.5 -0.125 1
+         %3 = constant {weights} [{columns}, {scales}, 1]
+         %4 = dequantizeLinear %1 %2 %3
+         %5 = reshape %4 newShape=[{columns}, {depth}]
+         %6 = slice %5 starts=[0, 0] sizes=[{columns}, {used}]
+         %y = gemm %0 %6 bTranspose=true"
     )
 }
 
