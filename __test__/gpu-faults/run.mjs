@@ -27,7 +27,7 @@ const LAYER = '__test__/gpu-faults/layer';
 const FAULTS = /** @type {const} */ ({ lost: /lost/i, memory: /memory/i, never: /has not answered/ });
 
 /** What errors say where wgpu hides the driver's answer: it panics, or only writes a log. */
-const HIDDEN = /the GPU failed \(\w|no adapter of Vulkan/;
+const HIDDEN = /the GPU failed \(\w|no adapter of Vulkan|Parent device is lost/;
 
 /** How long an error may take, in milliseconds. */
 const ERROR_MS = 10_000;
