@@ -174,7 +174,7 @@ impl Context {
                 let free = || {
                     tensors.iter().for_each(|tensor| tensor.set(Contents::Released));
                     graphs.iter().for_each(|graph| graph.release());
-                    *lock(&backend) = None;
+                    close(&backend);
                 };
                 freeing(loss_of(&backend), free);
                 tell();
@@ -227,7 +227,7 @@ impl Context {
         self.timeline.lose();
         let backend = self.backend.clone();
         // The context may be held for long: the garbage collector does not know the weight of a device.
-        self.enqueue_release(move || *lock(&backend) = None);
+        self.enqueue_release(move || close(&backend));
         self.timeline.release_arena();
     }
 
@@ -452,6 +452,12 @@ fn loss_of(backend: &Mutex<Option<Backend>>) -> Option<Arc<Loss>> {
         Some(Backend::Gpu(device)) => Some(device.loss.clone()),
         _ => None,
     }
+}
+
+/// Drops the processor of a context, outside of the lock, which other threads take: closing a device takes long.
+fn close(backend: &Mutex<Option<Backend>>) {
+    let closed = lock(backend).take();
+    drop(closed);
 }
 
 /// Locks the processor of a context.
