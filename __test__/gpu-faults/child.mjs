@@ -26,20 +26,35 @@ async function compute(context) {
   for (const each of [graph, from, to]) each.destroy();
 }
 
-/** Computes on the GPU, again and again, with a context of its own each time; how it went. */
+/** Computes on `context`; throws an error that says why it cannot. */
+async function computeOnGpu(context) {
+  try {
+    await compute(context);
+  } catch (error) {
+    // What is under way only learns that its tensors are gone; the context says why.
+    const patience = new Promise((resolve) => setTimeout(resolve, 3000, { message: 'the context is not lost' }));
+    const { message } = await Promise.race([context.lost, patience]);
+    throw new Error(`${error.name}: ${error.message}; ${message}`);
+  }
+}
+
+/**
+ * Computes on the GPU, again and again, with a context of its own each time, beside one that stays; tells why the CPU did it, if
+ * it did.
+ */
 async function onGpu() {
-  let reason = null;
-  for (let round = 0; round < 4; round++) {
+  const other = await ml.createContext(GPU_WANTED);
+  const { device, reason: why } = describeContext(other);
+  let reason = device === 'cpu' ? why : null;
+  for (let round = 0; round < 3; round++) {
     const context = await ml.createContext(GPU_WANTED);
     const { device, reason: why } = describeContext(context);
     if (device === 'cpu') reason = why;
     try {
-      await compute(context);
-    } catch (error) {
-      // What is under way only learns that its tensors are gone; the context says why.
-      const patience = new Promise((resolve) => setTimeout(resolve, 3000, { message: 'the context is not lost' }));
-      const { message } = await Promise.race([context.lost, patience]);
-      throw new Error(`${error.name}: ${error.message}; ${message}`);
+      await computeOnGpu(context);
+    } finally {
+      // An error of one context is no other's, unless the device is lost.
+      await computeOnGpu(other);
     }
     context.destroy();
   }
