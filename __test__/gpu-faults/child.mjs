@@ -30,7 +30,8 @@ async function compute(context) {
 async function computeOnGpu(context) {
   try {
     await compute(context);
-  } catch (error) {
+  } catch (thrown) {
+    const error = /** @type {Error} */ (thrown);
     // What is under way only learns that its tensors are gone; the context says why.
     const patience = new Promise((resolve) => setTimeout(resolve, 3000, { message: 'the context is not lost' }));
     const { message } = await Promise.race([context.lost, patience]);
@@ -67,7 +68,7 @@ async function onGpu() {
 }
 
 const cpu = await ml.createContext({ accelerated: false });
-const result = { error: /** @type {string | null} */ (null), reason: null, ms: 0, onCpu: 0, longestMs: 0 };
+const result = { error: /** @type {string | null} */ (null), reason: /** @type {string | null} */ (null), ms: 0, onCpu: 0, longestMs: 0 };
 let isOver = false;
 /** Computes on the CPU until the GPU is done. */
 const beside = (async () => {
@@ -83,7 +84,7 @@ const start = performance.now();
 try {
   result.reason = await onGpu();
 } catch (error) {
-  result.error = error.message;
+  result.error = /** @type {Error} */ (error).message;
 }
 result.ms = performance.now() - start;
 isOver = true;

@@ -59,7 +59,7 @@ async function attempt(env) {
   const start = Date.now();
   const ending = await runNode(['__test__/gpu-faults/child.mjs'], { cwd: root, env });
   const line = ending.stdout.trim().split('\n').at(-1);
-  let result = null;
+  let result = /** @type {any} */ (null);
   try {
     result = line ? JSON.parse(line) : null;
   } catch {
