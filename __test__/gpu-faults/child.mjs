@@ -47,10 +47,14 @@ async function onGpu() {
   const other = await ml.createContext(GPU_WANTED);
   const { device, reason: why } = describeContext(other);
   let reason = device === 'cpu' ? why : null;
+  if (reason !== null) tell();
   for (let round = 0; round < 3; round++) {
     const context = await ml.createContext(GPU_WANTED);
     const { device, reason: why } = describeContext(context);
-    if (device === 'cpu') reason = why;
+    if (device === 'cpu') {
+      tell();
+      reason = why;
+    }
     try {
       await computeOnGpu(context);
     } finally {
@@ -68,7 +72,7 @@ async function onGpu() {
 }
 
 const cpu = await ml.createContext({ accelerated: false });
-const result = { error: /** @type {string | null} */ (null), reason: /** @type {string | null} */ (null), ms: 0, onCpu: 0, longestMs: 0 };
+const result = { error: /** @type {string | null} */ (null), reason: /** @type {string | null} */ (null), ms: 0, endMs: 0, onCpu: 0, longestMs: 0 };
 let isOver = false;
 /** Computes on the CPU until the GPU is done. */
 const beside = (async () => {
@@ -81,12 +85,18 @@ const beside = (async () => {
   }
 })();
 const start = performance.now();
+/** Notes when the program learns how it went. */
+function tell() {
+  result.ms ||= performance.now() - start;
+}
 try {
   result.reason = await onGpu();
+  tell();
 } catch (error) {
+  tell();
   result.error = /** @type {Error} */ (error).message;
 }
-result.ms = performance.now() - start;
+result.endMs = performance.now() - start;
 isOver = true;
 await beside;
 await compute(cpu);

@@ -71,10 +71,10 @@ async function attempt(env) {
 /** What is wrong with how a process went; null if nothing is. */
 function problemOf({ code, signal, stderr, result, took }, names) {
   if (result === null) return `no result after ${took} ms: exit code ${code}, signal ${signal}, ${stderr.trim() || 'nothing on standard error'}`;
-  const { error, reason, ms, onCpu, longestMs } = result;
+  const { error, reason, ms, endMs, onCpu, longestMs } = result;
   if (code !== 0) return `exit code ${code}, signal ${signal} after its result, ${stderr.trim()}`;
   if (ms > ERROR_MS) return `${error ?? reason ?? 'a result'} after ${(ms / 1000).toFixed(1)} s`;
-  if (took - ms > ERROR_MS) return `the process took ${((took - ms) / 1000).toFixed(1)} s beside it`;
+  if (took - endMs > ERROR_MS) return `the process took ${((took - endMs) / 1000).toFixed(1)} s beside it`;
   const said = error ?? reason;
   if (said !== null && !names.test(said) && !HIDDEN.test(said)) return `does not name the cause: ${said}`;
   if (onCpu === 0 || longestMs > ERROR_MS) return `the context on the CPU computed ${onCpu} times, once for ${longestMs.toFixed(0)} ms`;
