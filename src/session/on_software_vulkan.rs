@@ -1,7 +1,9 @@
 //! Tests of sessions on software Vulkan: what travels between the CPU and the device for other sizes and for tokens.
 
-use super::tests::{context, finished, model, on_llvmpipe};
+use super::tests::{context, finished, model, opened_on};
 use super::*;
+use crate::gpu::adapter::{Limits, choice_of_tests};
+use crate::gpu::device::{Device, EXTENSIONS};
 use crate::memory::{bytes_of, elements};
 use crate::onnx::tensor::ElementType::Float;
 use crate::onnx::testing::{Attr, TestGraph};
@@ -15,6 +17,11 @@ const DEPTH: usize = WIDTH / HEADS;
 fn random(count: usize, seed: u64) -> Vec<f32> {
     let mut random = Random::new(seed);
     (0..count).map(|_| (random.next() % 2000) as f32 / 1000.0 - 1.0).collect()
+}
+
+/// A context on a device that no other test uses.
+fn alone() -> Arc<Context> {
+    opened_on(|| Device::open(choice_of_tests(), EXTENSIONS, Limits::Adapter).map(|device| device.map(Arc::new)))
 }
 
 /// Bytes to the device and back so far.
@@ -75,7 +82,7 @@ fn layers() -> TestGraph {
 #[test]
 fn other_sizes_agree_with_the_cpu_and_upload_next_to_nothing() {
     let session = |context| Arc::new(Session::open(model(layers()), context, SessionOptions::default()).unwrap());
-    let (cpu, gpu) = (session(context()), session(on_llvmpipe()));
+    let (cpu, gpu) = (session(context()), session(alone()));
     let mut uploaded = Vec::new();
     for (index, rows) in [5, 9, 64, 1, 17, 3, 33, 130, 70, 12, 2, 128, 5, 4, 90].into_iter().enumerate() {
         let x = random(rows * WIDTH, 10 + index as u64);
@@ -131,10 +138,9 @@ fn decoder() -> TestGraph {
 #[test]
 fn tokens_leave_their_caches_on_the_device() {
     let session = |context| Arc::new(Session::open(model(decoder()), context, SessionOptions::default()).unwrap());
-    let (cpu, gpu) = (session(context()), session(on_llvmpipe()));
+    let (cpu, gpu) = (session(context()), session(alone()));
     let past = random(HEADS * 3 * DEPTH, 30);
     let start = || [feed(&past), feed(&past)];
-    let mut templates = 0;
     let mut caches = [(cpu, start()), (gpu.clone(), start())];
     for token in 3..40 {
         let x = random(WIDTH, 40 + token as u64);
@@ -153,13 +159,10 @@ fn tokens_leave_their_caches_on_the_device() {
         }
         close(&rows[1], &rows[0], &format!("token {token}"));
         let [up, down] = traffic(&gpu);
-        // Where the compiler decides otherwise, for example to scale weights instead of scores, there are new weights.
-        let is_new = std::mem::replace(&mut templates, gpu.templates.count()) != templates;
-        if !is_new {
+        if token > 3 {
             assert!(up - before[0] < 4096 && down - before[1] == 4 * WIDTH as u64, "{token}: {before:?}, {up}, {down}");
         }
     }
-    assert!(templates < 4, "{templates} templates");
     let [(_, [cpu, _]), (_, [gpu, _])] = &caches;
     let (Feed::Cache(cpu), Feed::Cache(gpu)) = (cpu, gpu) else { panic!("caches") };
     let dense = |cache: &Cache| elements::<f32>(cache.to_dense().unwrap().bytes()).to_vec();

@@ -44,8 +44,13 @@ fn opened(context: Context) -> Arc<Context> {
 
 /// A context on llvmpipe, independent of the environment.
 pub(super) fn on_llvmpipe() -> Arc<Context> {
+    opened_on(|| Device::shared(&choice_of_tests()))
+}
+
+/// A context on the device that `find` returns.
+pub(super) fn opened_on(find: impl FnOnce() -> Result<Option<Arc<Device>>> + Send + 'static) -> Arc<Context> {
     let context = Arc::new(Context::new(Some(1), false).unwrap());
-    let find = || Ok(Backend::Gpu(Device::shared(&choice_of_tests())?.expect("software Vulkan")));
+    let find = || Ok(Backend::Gpu(find()?.expect("software Vulkan")));
     finished(|done| context.open_on(find, Done::unobserved(), done)).unwrap();
     context
 }
