@@ -63,7 +63,8 @@ fn main(
     if (local < half) { terms[local] = max_f32(terms[local], terms[local + half]); }
   }
   workgroupBarrier();
-  let largest = terms[0];
+  // All scores may be -infinity.
+  let largest = max_f32(terms[0], LOWEST);
   let power = select(0.0, exp_f32(scores[local] - largest), local < keys);
   workgroupBarrier();
   scores[local] = power;
