@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { test } from 'node:test';
 
-import { PATIENCE } from '../lib/wait.mjs';
+import { lossOf } from '../lib/wait.mjs';
 import { exception, invalidState } from '../lib/exceptions.mjs';
 import { GPU_WANTED, MLGraphBuilder, floats, ml, operand, read, resultOf, slowGraph } from '../runtime/helpers.mjs';
 import { ON_GPU, checkCode } from '../robustness/provocations.mjs';
@@ -17,19 +17,6 @@ const { errorCodes } = require('../../lib/native.js');
 
 /** Loses the GPU of a context. */
 const loseDevice = (context) => defined(slots.get(context)).loseDevice();
-
-/** What `lost` of a context says. Waiting for it keeps no process alive, so that a timer must. */
-async function lossOf(context) {
-  let timer;
-  const patience = new Promise((resolve, reject) => {
-    timer = setTimeout(() => reject(new Error('the context is not lost')), PATIENCE);
-  });
-  try {
-    return await Promise.race([context.lost, patience]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
 
 /** What `lost` of a context has become when the context has done what was asked of it. */
 async function stateOf(context) {

@@ -92,3 +92,20 @@ export const untilIdle = () =>
     await sleep(WATCHED);
     return processorTime() - time < IDLE * 1000 * (performance.now() - start);
   }, 'the process is idle');
+
+/**
+ * What `lost` of a context says. Waiting for it keeps no process alive, so that a timer must.
+ *
+ * @param {import('../../index.js').MLContext} context
+ */
+export async function lossOf(context) {
+  let timer;
+  const patience = new Promise((resolve, reject) => {
+    timer = setTimeout(() => reject(new Error('the context is not lost')), PATIENCE);
+  });
+  try {
+    return await Promise.race([context.lost, patience]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

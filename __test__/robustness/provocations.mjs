@@ -7,6 +7,7 @@ import { ml } from '../../index.js';
 import { OnnxError, inspectModel, loadModel } from '../../onnx.js';
 import { faultsOf } from '../lib/messages.mjs';
 import { defined } from '../lib/types.mjs';
+import { lossOf } from '../lib/wait.mjs';
 import { FLOAT, INT32, node, value, weight, writeModel } from '../onnx/model-writer.mjs';
 import { resultOf } from '../runtime/helpers.mjs';
 
@@ -124,7 +125,7 @@ export const PROVOCATIONS = {
       const context = await ml.createContext({ powerPreference: 'high-performance' });
       const model = await loadModel(scaling(), { context });
       defined(slots.get(context)).loseDevice();
-      await context.lost;
+      await lossOf(context);
       // The first reason counts.
       context.destroy();
       const shapes = { x: [1, 2], scale: [] };

@@ -95,7 +95,9 @@ class Setup {
     const builder = new MLGraphBuilder(context);
     const composed = compose(builder, generator(number));
     const graph = await builder.build(composed.outputs);
-    if (`${graph.devices}` !== device) {
+    // A context that was lost meanwhile has freed it, and says so.
+    if (graph.devices.length === 0) await inTime(context.lost, 'the loss of a context whose graph is gone').then(requireReason);
+    else if (`${graph.devices}` !== device) {
       throw new Error(`graph ${number} is computed on ${graph.devices}, expected ${device}`);
     }
     const inputs = await tensors(context, composed.inputs, { writable: true });

@@ -39,7 +39,9 @@ impl Device {
         // Sizes that grow by and by shall not cost an allocation each.
         let most = (self.limits.max_buffer_size as usize).max(bytes);
         let size = before.map_or(bytes, |before| bytes.max((before.bytes() / 4 * 5).min(most)));
-        let arena = Arc::new(Arena(self.buffer("intermediate results", size)?));
+        let allocate = |bytes| self.buffer("intermediate results", bytes);
+        let buffer = if size > bytes { allocate(size).or_else(|_| allocate(bytes)) } else { allocate(bytes) };
+        let arena = Arc::new(Arena(buffer?));
         *newest = Arc::downgrade(&arena);
         Ok(arena)
     }
