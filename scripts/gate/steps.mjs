@@ -427,6 +427,7 @@ export const STEPS = [
   {
     name: 'gpu-faults',
     title: 'a driver that loses its device, has no memory, or does not answer, at each of its first calls',
+    tier: 'all',
     needs: ['addon'],
     inputs: CODE,
     debian: ['vulkan'],

@@ -5,7 +5,7 @@ use super::kernel::{ALIGNMENT, Bound, Dispatch};
 use super::pipelines::Pipeline;
 use super::split::split;
 use crate::compile::memory::{MemoryPlan, Place, Space};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, amount};
 use crate::ir::{Graph, Node, ValueId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -121,7 +121,8 @@ impl Parts<'_> {
         };
         let most = limits.max_storage_buffers_per_shader_stage as usize;
         if places.len() + 1 > most {
-            let pieces = if fits { String::new() } else { format!(" for tensors in pieces of {piece} bytes") };
+            let pieces =
+                if fits { String::new() } else { format!(" for tensors in pieces of {}", amount(piece, "byte")) };
             let count = places.len() + 1;
             return Err(refuse(format!("a kernel needs {count} buffers{pieces}, expected at most {most}")));
         }
