@@ -243,7 +243,8 @@ impl Context {
     /// own when they first run, and crashes if the process ends meanwhile: waits for it, at most for `patience`.
     pub fn end_with_process(&self, patience: Duration) {
         let device = match self.backend() {
-            Some(Backend::Gpu(device)) if device.is_software() => device,
+            // One that hangs does not rest.
+            Some(Backend::Gpu(device)) if device.is_software() && !device.loss.hangs() => device,
             _ => return self.end(),
         };
         self.end();
