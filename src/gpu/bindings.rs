@@ -112,13 +112,11 @@ impl Bindings {
         Ok(())
     }
 
-    /// Drops the bind group of a launch whose memory or kernel has changed.
+    /// Drops the bind groups of a launch whose memory or kernel has changed.
     pub fn forget_group(&mut self, launch: usize) {
-        if let Some(group) = self.fixed.get_mut(launch)
-            && group.take().is_none()
-        {
-            self.sets.lock().clear();
-        }
+        self.fixed.get_mut(launch).and_then(Option::take);
+        // It may bind tensors now, or have bound some.
+        self.sets.lock().clear();
     }
 
     fn forget_groups(&mut self) {
