@@ -8,7 +8,7 @@
 
 use std::time::Instant;
 use webnn_node::dtype::DataType;
-use webnn_node::gpu::adapter::Choice;
+use webnn_node::gpu::adapter::{Choice, Limits};
 use webnn_node::gpu::device::{Device, EXTENSIONS};
 use webnn_node::gpu::dialect::Dialect;
 use webnn_node::gpu::direct::Direct;
@@ -106,7 +106,7 @@ impl Line {
 fn simple(device: &Device, source: String, elements: u32, workgroups: u32, buffers: [&wgpu::Buffer; 2]) -> Direct {
     let dispatch = Dispatch {
         name: "limit",
-        source: header(device.dialect) + &source,
+        source: header(device.dialect).to_string() + &source,
         bindings: vec![Bound::Input(0), Bound::Output(0)],
         parameters: Parameters(vec![0]),
         elements,
@@ -206,7 +206,7 @@ fn products(device: &Device, size: [u32; 3], dtype: DataType, transposed: bool) 
 fn main() {
     let wanted = Arguments::read();
     let choice = if wanted.software { Choice::Software } else { Choice::Hardware };
-    let device = Device::open(choice, EXTENSIONS).expect("a device");
+    let device = Device::open(choice, EXTENSIONS, Limits::Adapter).expect("a device");
     let Some(device) = device else { return println!("no such GPU (--software uses one emulated by a CPU)") };
     let mut lines = vec![copy(&device, wanted.copy_mib), arithmetic(&device, "f32", wanted.software)];
     if device.dialect.f16 {
