@@ -17,6 +17,7 @@ use super::watch::{self, LONG, patience};
 use crate::error::{Error, ErrorKind, Result, amount};
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
@@ -47,6 +48,8 @@ pub struct Device {
     pub(super) arena: Mutex<SharedArena>,
     /// Whether the driver's device is no other `Device`'s.
     is_owner: bool,
+    /// Whether it was lost by [`destroy`](Self::destroy).
+    pub(super) is_destroyed: AtomicBool,
     /// Changes the texts of kernels, by name, as a driver that computes wrong results would.
     #[cfg(test)]
     pub sabotage: Option<fn(&str, &str) -> Option<String>>,
@@ -185,6 +188,7 @@ impl Device {
             dialect,
             loss,
             is_owner: true,
+            is_destroyed: AtomicBool::new(false),
             unused: None,
             #[cfg(test)]
             sabotage: None,
@@ -313,6 +317,7 @@ impl Device {
     /// Loses the device, as a failing driver would.
     pub fn destroy(&self) {
         // Before the device is destroyed: failures that follow are then attributed to the loss.
+        self.is_destroyed.store(true, Ordering::Release);
         self.loss.tell("it was destroyed");
         self.destroy_between_writes();
         _ = self.guarded("destroying the device", || drop(self.device.poll(wgpu::PollType::Poll)));

@@ -20,6 +20,8 @@ pub type Listener = dyn Fn(&Lost) + Send + Sync;
 /// Records whether a device was lost.
 pub struct Loss {
     lost: OnceLock<Lost>,
+    /// Whether listeners are being told, or have been.
+    is_lost: AtomicBool,
     hangs: AtomicBool,
     listeners: Mutex<Vec<Weak<Listener>>>,
     patience: Duration,
@@ -28,12 +30,23 @@ pub struct Loss {
 impl Loss {
     /// For a device whose driver may take `patience` for a call.
     pub fn new(patience: Duration) -> Loss {
-        Loss { lost: OnceLock::new(), hangs: AtomicBool::new(false), listeners: Mutex::default(), patience }
+        Loss {
+            lost: OnceLock::new(),
+            is_lost: AtomicBool::new(false),
+            hangs: AtomicBool::new(false),
+            listeners: Mutex::default(),
+            patience,
+        }
     }
 
     /// How long its driver may take for a call.
     pub fn patience(&self) -> Duration {
         self.patience
+    }
+
+    /// Whether the device was lost: also while its listeners are being told, who may open another one at once.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
     }
 
     /// Why the device was lost; `None` if it was not.
@@ -74,6 +87,7 @@ impl Loss {
     }
 
     fn tell_lost(&self, lost: Lost) {
+        self.is_lost.store(true, Ordering::Release);
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         let hangs_first = lost.hangs && !self.hangs.swap(true, Ordering::AcqRel);
         if self.lost().is_none() || hangs_first {

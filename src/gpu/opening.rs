@@ -22,7 +22,7 @@ static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
 impl Entry {
     fn device(&self) -> Option<Arc<Device>> {
-        self.device.get().and_then(Weak::upgrade).filter(|device| device.loss.lost().is_none())
+        self.device.get().and_then(Weak::upgrade).filter(|device| !device.loss.is_lost())
     }
 
     fn is_needed(&self) -> bool {

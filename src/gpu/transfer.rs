@@ -175,8 +175,10 @@ impl Device {
             self.check()?;
             let has_writes = transfer.writes.is_some();
             let submission = self.scoped(|| transfer.submit(self, commands, allowed)).inspect_err(|error| {
-                // A queue of wgpu 30.0 that could not create a semaphore destroys another one twice when it is dropped.
-                std::mem::forget(self.queue.clone());
+                if !self.is_destroyed.load(Ordering::Acquire) {
+                    // A queue of wgpu 30.0 that could not create a semaphore destroys another one twice when it is dropped.
+                    std::mem::forget(self.queue.clone());
+                }
                 if has_writes {
                     // Those of other contexts, too: nobody else would tell them.
                     self.loss.tell(&format!("its driver refused to write: {error}"));
