@@ -456,9 +456,7 @@ impl Aliasing {
                     let movable = |(place, id): (usize, &ValueId)| {
                         let own = parents[id.index()].root;
                         // A cache is in place already, at the start.
-                        let is_cache = matches!(graph.value(*id).source, Source::Input) && own == root;
-                        let is_there = place == 0 && is_cache && rows_fit;
-                        is_there
+                        place == 0 && rows_fit && own == root && matches!(graph.value(*id).source, Source::Input)
                             || matches!(graph.value(*id).source, Source::Node)
                                 && own == id.index()
                                 && !is_output[id.index()]

@@ -3,7 +3,7 @@
 
 use super::adapter::Limits;
 use super::device::{Device, EXTENSIONS};
-use super::dialect::Dialect;
+use super::dialect::{Dialect, PerDialect};
 use super::features::dialect_of;
 use super::lower::lower;
 use super::plan::{Plan, PlanOptions, TARGET};
@@ -119,23 +119,18 @@ fn convolutions(dtype: &str) -> Vec<Case> {
 }
 
 fn normalizations(dtype: &str) -> Case {
-    plain(
-        format!(
-            "%0 = input x {dtype} [6, 5, 200]
+    plain(format!(
+        "%0 = input x {dtype} [6, 5, 200]
          %1 = softmax %0 axis=2
          %2 = softmax %0 axis=1
          %3 = layerNormalization %0 axes=[2]
+         %5 = reshape %0 newShape=[2, 3, 5, 200]
          %4 = instanceNormalization %5
          output a = %1
          output b = %2
          output c = %3
          output d = %4"
-        )
-        .replace(
-            "%4 = instanceNormalization %5",
-            "%5 = reshape %0 newShape=[2, 3, 5, 200]\n%4 = instanceNormalization %5",
-        ),
-    )
+    ))
 }
 
 fn reductions() -> Vec<Case> {
@@ -229,6 +224,13 @@ fn dialect_for(case: &Case, dialect: Dialect) -> Dialect {
 
 /// What a verdict on a driver is stored under. It depends on the texts of the kernels that it is about.
 fn name(info: &wgpu::AdapterInfo, dialect: Dialect) -> Result<String> {
+    static HASHES: PerDialect<u64> = PerDialect::empty();
+    let texts = HASHES.get(dialect, || hash_of_texts(dialect))?;
+    Ok(format!("kernels {texts:016x} of {}", verdicts::key(info)))
+}
+
+/// A hash of the texts of all kernels that are checked.
+fn hash_of_texts(dialect: Dialect) -> Result<u64> {
     let mut texts = Vec::new();
     for case in families().iter().flat_map(|family| &family.cases) {
         let graph = compiled(case)?;
@@ -238,8 +240,7 @@ fn name(info: &wgpu::AdapterInfo, dialect: Dialect) -> Result<String> {
             }
         }
     }
-    let texts = rapidhash::v3::rapidhash_v3(texts.as_flattened());
-    Ok(format!("kernels {texts:016x} of {}", verdicts::key(info)))
+    Ok(rapidhash::v3::rapidhash_v3(texts.as_flattened()))
 }
 
 /// What earlier checks of an adapter's driver have found, in this or another process.

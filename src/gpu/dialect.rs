@@ -1,8 +1,10 @@
 //! How WGSL represents tensors: the words in memory, and the values that kernels compute with.
 
 use crate::dtype::DataType::{self, *};
+use crate::error::Result;
 use crate::gpu::steps::product::choice::Variant;
 use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
 
 /// The extensions that the shaders of a device may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,6 +23,30 @@ pub struct Dialect {
     pub workgroup_bytes: u32,
     /// Forces this variant on every matrix product that supports it, for tests and measurements.
     pub product: Option<Variant>,
+}
+
+/// What was made for each dialect, once per process.
+pub struct PerDialect<T>(Mutex<Vec<(Dialect, T)>>);
+
+impl<T: Clone> PerDialect<T> {
+    /// Nothing yet.
+    pub const fn empty() -> PerDialect<T> {
+        PerDialect(Mutex::new(Vec::new()))
+    }
+
+    /// What `make` makes for `dialect`, or has made before.
+    ///
+    /// # Errors
+    /// The error of `make`.
+    pub fn get(&self, dialect: Dialect, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, made)) = lock().iter().find(|(of, _)| *of == dialect) {
+            return Ok(made.clone());
+        }
+        let made = make()?;
+        lock().push((dialect, made.clone()));
+        Ok(made)
+    }
 }
 
 /// Units that multiply small matrices (cooperative matrices).

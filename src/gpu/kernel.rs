@@ -1,8 +1,8 @@
 //! Kernels as WGSL sources, and what launching one needs.
 
-use super::dialect::Dialect;
+use super::dialect::{Dialect, PerDialect};
 use crate::ir::{Node, ValueId};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Invocations per workgroup of kernels that compute each element on its own: a multiple of every subgroup size.
 pub const WORKGROUP: u32 = 64;
@@ -93,14 +93,8 @@ pub struct Dispatch {
 
 /// The declarations at the start of every kernel; most of its text.
 pub fn header(dialect: Dialect) -> Arc<str> {
-    static MADE: Mutex<Vec<(Dialect, Arc<str>)>> = Mutex::new(Vec::new());
-    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, header)) = made.iter().find(|(of, _)| *of == dialect) {
-        return header.clone();
-    }
-    let header: Arc<str> = made_header(dialect).into();
-    made.push((dialect, header.clone()));
-    header
+    static HEADERS: PerDialect<Arc<str>> = PerDialect::empty();
+    HEADERS.get(dialect, || Ok(made_header(dialect).into())).expect("a text")
 }
 
 fn made_header(dialect: Dialect) -> String {

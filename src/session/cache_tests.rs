@@ -1,10 +1,10 @@
 //! Tests of caches that grow in place, on the CPU and on software Vulkan.
 
-use super::tests::{context, finished, model, on_llvmpipe};
+use super::tests::{context, feed, finished, model, on_llvmpipe, outputs};
 use super::*;
 use crate::dimension::numbers;
 use crate::dtype::DataType;
-use crate::memory::{bytes_of, elements};
+use crate::memory::elements;
 use crate::onnx::tensor::ElementType::Float;
 use crate::onnx::testing::{Attr, TestGraph};
 use crate::runtime::{Context, Tensor};
@@ -37,10 +37,6 @@ fn tensor(batch: usize, rows: std::ops::Range<usize>, seed: usize) -> Vec<f32> {
     all
 }
 
-fn bytes(numbers: &[f32]) -> Feed {
-    Feed::Bytes(Arc::new(Buffer::copy_of(bytes_of(numbers)).unwrap()))
-}
-
 struct Cached {
     session: Arc<Session>,
     batch: usize,
@@ -58,7 +54,7 @@ impl Cached {
         let rows = new.len() / (self.batch * HEADS * SIZE);
         let shapes = Shapes::from_iter([shape(rows), shape(past.1)]);
         let (values, targets) = (Arc::new(Slot::default()), vec![Target::Read, target]);
-        let feeds = vec![bytes(&new), past.0];
+        let feeds = vec![feed(&new), past.0];
         finished(|done| self.session.run(shapes, feeds, targets).enqueue(values.clone(), done))?;
         let mut values: Vec<Option<Output>> = values.take().unwrap();
         let present = values.pop().unwrap();
@@ -89,7 +85,7 @@ impl Cached {
 fn a_cache_grows_in_place_and_forks_do_not_see_each_other(context: Arc<Context>) {
     for batch in [1, 2] {
         let cached = Cached::new(batch, context.clone());
-        let first = cached.step(4..6, bytes(&tensor(batch, 0..4, 1)), 1);
+        let first = cached.step(4..6, feed(&tensor(batch, 0..4, 1)), 1);
         let mut last = first.clone();
         for at in 6..30 {
             let next = cached.step(at..at + 1, Feed::Cache(last.clone()), 1);
@@ -109,7 +105,7 @@ fn a_cache_grows_in_place_and_forks_do_not_see_each_other(context: Arc<Context>)
 
 fn a_failed_run_leaves_its_cache_unchanged(context: Arc<Context>) {
     let cached = Cached::new(1, context);
-    let first = cached.step(4..6, bytes(&tensor(1, 0..4, 9)), 9);
+    let first = cached.step(4..6, feed(&tensor(1, 0..4, 9)), 9);
     let shapes = Shapes::from_iter([vec![1, 2, 1, 3], vec![1, 2, 6, 3]]);
     // The tensor has lost its bytes, which is only noticed just before the graph runs.
     let gone = Feed::Tensor(Arc::new(Tensor::new(Descriptor::new(DataType::Float32, [1u32, 2, 1, 3].as_slice()))));
@@ -128,7 +124,7 @@ fn tensors_pass_their_memory_on(context: Arc<Context>) {
         let (new, all) = (tensor(1, rows.clone(), 3), tensor(1, 0..rows.end, 3));
         cached.run(new, (past, rows.start), target, &all).unwrap()
     };
-    let Some(Output::Tensor(first)) = step(2..4, bytes(&tensor(1, 0..2, 3)), Target::New) else { panic!("a tensor") };
+    let Some(Output::Tensor(first)) = step(2..4, feed(&tensor(1, 0..2, 3)), Target::New) else { panic!("a tensor") };
     let Some(Output::Tensor(second)) = step(4..5, Feed::Tensor(first.clone()), Target::New) else { panic!("a tensor") };
     let backend = context.backend().unwrap();
     assert!(second.rows(&backend, 2).unwrap().is_beside(&first.rows(&backend, 2).unwrap()));
@@ -151,7 +147,7 @@ fn tensors_pass_their_memory_on(context: Arc<Context>) {
 
 fn a_cache_can_be_fed_to_anything(context: Arc<Context>) {
     let cached = Cached::new(2, context);
-    let cache = cached.step(3..5, bytes(&tensor(2, 0..3, 5)), 5);
+    let cache = cached.step(3..5, feed(&tensor(2, 0..3, 5)), 5);
     // As another input of the same session, and for two inputs.
     let all = tensor(2, 0..5, 5);
     let shape = [2, 2, 5, 3].to_vec();
@@ -172,21 +168,12 @@ fn the_first_run_has_no_cache(context: Arc<Context>) {
     let cached = Cached::new(1, context);
     let shapes = Shapes::from_iter([vec![1, 2, 4, 3], vec![1, 2, 0, 3]]);
     let values = Arc::new(Slot::default());
-    let feeds = vec![bytes(&tensor(1, 0..4, 7)), Feed::Bytes(Arc::default())];
+    let feeds = vec![feed(&tensor(1, 0..4, 7)), Feed::Bytes(Arc::default())];
     finished(|done| cached.session.run(shapes, feeds, vec![Target::Read; 2]).enqueue(values.clone(), done)).unwrap();
     let present = values.take().unwrap().pop().unwrap();
     let Some(Output::Bytes { bytes, .. }) = present else { panic!("bytes") };
     let second = cached.step(4..5, Feed::Bytes(Arc::new(bytes)), 7);
     cached.step(5..9, Feed::Cache(second), 7);
-}
-
-/// The outputs of a run with these float32 feeds, as JavaScript gets them.
-fn outputs(session: &Arc<Session>, feeds: Vec<(Feed, Vec<u32>)>) -> Vec<Output> {
-    let (feeds, shapes): (Vec<Feed>, Vec<Vec<u32>>) = feeds.into_iter().unzip();
-    let values = Arc::new(Slot::default());
-    let targets = vec![Target::Read; session.signature().outputs.len()];
-    finished(|done| session.run(shapes.into_iter().collect(), feeds, targets).enqueue(values.clone(), done)).unwrap();
-    values.take().unwrap().into_iter().map(|value: Option<Output>| value.unwrap()).collect()
 }
 
 fn a_view_of_a_cache_is_an_output_of_its_own(context: Arc<Context>) {
@@ -203,10 +190,10 @@ fn a_view_of_a_cache_is_an_output_of_its_own(context: Arc<Context>) {
     let mut caches: Vec<Cache> = Vec::new();
     for at in 2..8 {
         let past = match caches.last() {
-            None => (bytes(&[row(0), row(1)].concat()), vec![1, 2, 4]),
+            None => (feed(&[row(0), row(1)].concat()), vec![1, 2, 4]),
             Some(cache) => (Feed::Cache(cache.clone()), numbers(&cache.descriptor.shape)),
         };
-        let mut all = outputs(&session, vec![past, (bytes(&row(at)), vec![1, 1, 4])]);
+        let mut all = outputs(&session, vec![past, (feed(&row(at)), vec![1, 1, 4])]);
         let (present, y) = (all.pop().unwrap(), all.pop().unwrap());
         let (Output::Cache(cache), Output::Bytes { bytes, .. }) = (present, y) else { panic!("a cache behind bytes") };
         let expected = (0..=at).flat_map(row).collect::<Vec<f32>>();
@@ -229,7 +216,7 @@ fn a_cache_of_images_keeps_its_order(context: Arc<Context>) {
         .node("Concat", "past c", "present", vec![("axis", Attr::Int(0))])
         .output("present");
     let session = Arc::new(Session::open(model(graph), context, SessionOptions::default()).unwrap());
-    let image = |x: f32| bytes(&[x; 128]);
+    let image = |x: f32| feed(&[x; 128]);
     let mut present = outputs(&session, vec![(image(1.0), vec![1, 8, 4, 4]), (image(2.0), vec![1, 8, 4, 4])]);
     let Some(Output::Cache(cache)) = present.pop() else { panic!("a cache") };
     let feeds = vec![(Feed::Cache(cache.clone()), vec![2, 8, 4, 4]), (image(3.0), vec![1, 8, 4, 4])];

@@ -1,10 +1,10 @@
 //! Tests of sessions on software Vulkan: what travels between the CPU and the device for other sizes and for tokens.
 
-use super::tests::{context, finished, model, opened_on};
+use super::tests::{context, feed, model, opened_on, outputs};
 use super::*;
 use crate::gpu::adapter::{Limits, choice_of_tests};
 use crate::gpu::device::{Device, EXTENSIONS};
-use crate::memory::{bytes_of, elements};
+use crate::memory::elements;
 use crate::onnx::tensor::ElementType::Float;
 use crate::onnx::testing::{Attr, TestGraph};
 use crate::runtime::Backend;
@@ -32,25 +32,12 @@ fn traffic(session: &Session) -> [u64; 2] {
     }
 }
 
-/// The outputs of a run with these feeds.
-fn outputs(session: &Arc<Session>, feeds: Vec<(Feed, Vec<u32>)>) -> Vec<Output> {
-    let (feeds, shapes): (Vec<Feed>, Vec<Vec<u32>>) = feeds.into_iter().unzip();
-    let values = Arc::new(Slot::default());
-    let targets = vec![Target::Read; session.signature().outputs.len()];
-    finished(|done| session.run(shapes.into_iter().collect(), feeds, targets).enqueue(values.clone(), done)).unwrap();
-    values.take().unwrap().into_iter().map(|value: Option<Output>| value.unwrap()).collect()
-}
-
 fn floats(output: &Output) -> Vec<f32> {
     match output {
         Output::Bytes { bytes, .. } => elements(bytes.bytes()).to_vec(),
         Output::Cache(cache) => elements(cache.to_dense().unwrap().bytes()).to_vec(),
         Output::Tensor(_) => panic!("it was read"),
     }
-}
-
-fn feed(numbers: &[f32]) -> Feed {
-    Feed::Bytes(Arc::new(Buffer::copy_of(bytes_of(numbers)).unwrap()))
 }
 
 fn close(got: &[f32], expected: &[f32], what: &str) {

@@ -55,6 +55,20 @@ pub(super) fn opened_on(find: impl FnOnce() -> Result<Option<Arc<Device>>> + Sen
     context
 }
 
+/// A feed with these numbers.
+pub(super) fn feed(numbers: &[f32]) -> Feed {
+    Feed::Bytes(Arc::new(Buffer::copy_of(bytes_of(numbers)).unwrap()))
+}
+
+/// The outputs of a run with these float32 feeds, as JavaScript gets them.
+pub(super) fn outputs(session: &Arc<Session>, feeds: Vec<(Feed, Vec<u32>)>) -> Vec<Output> {
+    let (feeds, shapes): (Vec<Feed>, Vec<Vec<u32>>) = feeds.into_iter().unzip();
+    let values = Arc::new(Slot::default());
+    let targets = vec![Target::Read; session.signature().outputs.len()];
+    finished(|done| session.run(shapes.into_iter().collect(), feeds, targets).enqueue(values.clone(), done)).unwrap();
+    values.take().unwrap().into_iter().map(|value: Option<Output>| value.unwrap()).collect()
+}
+
 pub(super) fn session(graph: TestGraph, options: SessionOptions) -> Arc<Session> {
     Arc::new(Session::open(model(graph), context(), options).unwrap())
 }

@@ -149,7 +149,7 @@ impl Planes {
     }
 
     /// Whether [`Rows`] computes a single output channel, and is faster than [`Sums`]: the windows of neighboring rows
-    /// overlap, and rows fill long vectors, most of which cross a cache line.
+    /// overlap, so that several rows share what is loaded, and most loads of the longest vectors cross a cache line.
     pub fn suits_rows(&self, isa: Isa) -> bool {
         let w = &self.window;
         isa.lanes() == MAX_LANES && w.filter[0] > 1 && w.step[0] == 1 && w.dilation[0] == 1 && w.out_cols > MAX_LANES

@@ -65,14 +65,13 @@ pub fn concat(op: &Concat, l: &mut Lowering) {
     let inner: u32 = shape[op.axis as usize + 1..].iter().product();
     let size = shape[op.axis as usize];
     let is_outermost = shape[..op.axis as usize].iter().all(|&size| size == 1);
-    let is_there = l.begins_with_cache();
-    let mut start = 0;
-    for index in 0..l.inputs.len() {
-        let own = l.input(index).sizes()[op.axis as usize];
+    let own = |l: &Lowering, index: usize| l.input(index).sizes()[op.axis as usize];
+    let first = usize::from(l.begins_with_cache());
+    let mut start = (0..first).map(|index| own(l, index)).sum();
+    for index in first..l.inputs.len() {
+        let own = own(l, index);
         let inputs = vec![l.readable("x", index)];
-        if is_there && index == 0 {
-            // Nothing to copy.
-        } else if is_outermost {
+        if is_outermost {
             let functions = "fn value(i: u32) -> x_value { return x(i - parameter(0u)); }\n";
             let entry = Entry::Part { first: start * inner, count: own * inner };
             l.entered(0, "concat", inputs, functions, Parameters(vec![start * inner]), entry);

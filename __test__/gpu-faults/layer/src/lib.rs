@@ -1,5 +1,5 @@
 //! A Vulkan layer that lets one call of the driver fail, or never return. It counts the calls that may fail, of all
-//! threads, and is told by environment variables what to do:
+//! threads. Environment variables say what it does:
 //!
 //! - `GPU_FAULTS_AT`: the number of the call, from 1 on; 0 or absent for none.
 //! - `GPU_FAULTS`: `lost` answers VK_ERROR_DEVICE_LOST, to that call and to all later ones of its device that may; `memory`
