@@ -39,6 +39,8 @@ pub enum Wish {
     Cpu(&'static str),
     /// The best GPU, or the CPU if there is none.
     Gpu,
+    /// The same, but no software in place of a GPU.
+    Auto,
     /// The adapter behind a WebGPU `GPUDevice`, and no other.
     Of(WebGpuAdapter),
 }
@@ -641,10 +643,16 @@ fn of_build(error: Error) -> Error {
 /// A NotSupportedError if the adapter of a `GPUDevice` is not available, or for an invalid value of an environment
 /// variable for GPUs.
 fn find(wish: Wish) -> Result<(Backend, String)> {
-    let choice = match wish {
+    let (choice, why) = match wish {
         Wish::Cpu(reason) => return Ok((Backend::Cpu, reason.to_string())),
         Wish::Of(device) => return Ok((of_web_gpu(device)?, "it is the adapter of the GPUDevice".to_string())),
-        Wish::Gpu => adapter::choice()?,
+        Wish::Gpu => (adapter::choice()?, ["a GPU was asked for", ""]),
+        Wish::Auto if adapter::software_allowed().unwrap_or(false) => {
+            let reason = format!("by default, because {} is 1", adapter::SOFTWARE_VARIABLE);
+            return Ok((Backend::Cpu, reason));
+        }
+        // Every device that is shared has passed its check.
+        Wish::Auto => (Choice::Hardware, ["by default", "by default, but "]),
     };
     let (found, refusal) = match Device::shared(&choice) {
         Ok(Some(device)) => (Backend::Gpu(device), None),
@@ -654,9 +662,9 @@ fn find(wish: Wish) -> Result<(Backend, String)> {
         Err(error) => (Backend::Cpu, Some(error.message)),
     };
     let reason = match (&found, &refusal) {
-        (Backend::Gpu(device), _) => format!("a GPU was asked for{}", device.remark()),
-        (Backend::Cpu, Some(why)) => why.clone(),
-        (Backend::Cpu, None) => adapter::why_none(choice == Choice::Software),
+        (Backend::Gpu(device), _) => format!("{}{}", why[0], device.remark()),
+        (Backend::Cpu, Some(refusal)) => format!("{}{refusal}", why[1]),
+        (Backend::Cpu, None) => format!("{}{}", why[1], adapter::why_none(choice == Choice::Software)),
     };
     *REFUSAL.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
     Ok((found, reason))
