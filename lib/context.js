@@ -1,5 +1,7 @@
 'use strict';
 
+const process = require('node:process');
+
 const { dataTypeIndex, matchingBytes } = require('./descriptor.js');
 const { donationsOf, toDispatchOptions } = require('./donation.js');
 const { amount, illegalConstructor, illegalInvocation, invalidStateError, quote, unknownError, withCode } = require('./errors.js');
@@ -60,6 +62,17 @@ const losing = (context) => (error) => {
   }
 };
 
+/** The warnings of this environment, each of which is shown once. @type {Set<string>} */
+const warnings = new Set();
+
+/** @param {string} message */
+function warnOnce(message) {
+  if (!warnings.has(message)) {
+    warnings.add(message);
+    process.emitWarning(message, { type: 'WebnnWarning', code: 'WARN_WEBNN_GPU' });
+  }
+}
+
 /** State of an MLContext. */
 class Context {
   #handle;
@@ -107,6 +120,10 @@ class Context {
     return native.completions.outcome(id, (error) => {
       if (error !== undefined) {
         throw error;
+      }
+      const warning = native.contextWarning(context.#handle);
+      if (warning !== null) {
+        warnOnce(warning);
       }
       return createMLContext(context);
     });

@@ -174,6 +174,8 @@ export interface Binding {
   destroyContext(context: Context): void;
   loseDevice(context: Context): void;
   contextDevice(context: Context): 'cpu' | 'gpu';
+  /** What an open context does not use of a GPU because its driver fails. */
+  contextWarning(context: Context): string | null;
   describeContext(context: Context): string;
   /** JSON of an MLOpSupportLimits. */
   supportLimits(context: Context, int4: boolean): string;

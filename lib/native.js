@@ -156,6 +156,7 @@ module.exports = {
   describeSession: translated(binding.describeSession),
   destroySession: translated(binding.destroySession),
   contextDevice: translated(binding.contextDevice),
+  contextWarning: translated(binding.contextWarning),
   describeContext: translated(binding.describeContext),
   errorCodes,
   errorOf,

@@ -213,10 +213,10 @@ impl Device {
         format!("{} ({})", self.info.name, self.info.backend)
     }
 
-    /// What it does not use because it computes wrong results, as the end of a sentence for people.
-    pub fn remark(&self) -> String {
-        let text = |Fault { family, problem }: &Fault| format!("; {family} are not used: {problem}");
-        self.unused.as_ref().map_or(String::new(), text)
+    /// What it does not use because it computes wrong results, for people.
+    pub fn remark(&self) -> Option<String> {
+        let text = |Fault { family, problem }: &Fault| format!("{family} are not used: {problem}");
+        self.unused.as_ref().map(text)
     }
 
     /// Whether the device is a CPU.
@@ -224,10 +224,11 @@ impl Device {
         is_software(&self.info)
     }
 
-    /// Maximum size of a tensor in bytes.
+    /// Maximum size of a tensor in bytes: one byte below a whole number of elements, as the CPU's, so that the next size
+    /// of each type is above it.
     pub fn max_tensor_bytes(&self) -> u64 {
         // Buffer sizes are rounded up to 8 bytes.
-        self.limits.max_buffer_size / 8 * 8
+        self.limits.max_buffer_size / 8 * 8 - 1
     }
 
     /// Runs `work`, which calls the driver, [watched](watch::guarded); `what` it does is for people.

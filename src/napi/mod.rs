@@ -117,6 +117,12 @@ pub fn describe_context(context: &External<ContextHandle>) -> Result<String> {
     text(&json!({ "device": device, "adapter": adapter, "reason": context.reason() })).map_err(thrown)
 }
 
+/// What an open context does not use of a GPU because its driver fails; null if there is nothing to warn about.
+#[napi(catch_unwind)]
+pub fn context_warning(context: &External<ContextHandle>) -> Option<String> {
+    context.context.warning().map(String::from)
+}
+
 /// Loses the GPU of a context as a failing driver would, for tests. Does nothing on the CPU.
 #[napi(catch_unwind)]
 pub fn lose_device(context: &External<ContextHandle>) {

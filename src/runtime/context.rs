@@ -55,10 +55,24 @@ pub struct Context {
     backend: Arc<Mutex<Option<Backend>>>,
     /// Whether what it holds is on a GPU, also after it was lost.
     is_on_gpu: Arc<AtomicBool>,
-    /// Why the processor is what it is, for people; set while the context is opened.
-    reason: Arc<OnceLock<String>>,
+    /// Set while the context is opened.
+    remarks: Arc<OnceLock<Remarks>>,
     /// Called when the context's device is lost. Stored here because devices do not keep their listeners alive.
     listener: Arc<OnceLock<Arc<Listener>>>,
+}
+
+/// What people should know about the choice of a processor.
+struct Remarks {
+    /// Why it is what it is.
+    reason: String,
+    /// What is not used of a GPU because its driver fails.
+    warning: Option<String>,
+}
+
+impl Remarks {
+    fn plain(reason: impl Into<String>) -> Remarks {
+        Remarks { reason: reason.into(), warning: None }
+    }
 }
 
 /// A graph of a context, compiled once the request to build it is done.
@@ -102,7 +116,7 @@ impl Context {
             graphs: Arc::default(),
             backend: Arc::default(),
             is_on_gpu: Arc::default(),
-            reason: Arc::default(),
+            remarks: Arc::default(),
             listener: Arc::default(),
         })
     }
@@ -121,10 +135,10 @@ impl Context {
     /// The request fails with a NotSupportedError if the adapter of a `GPUDevice` is not available, or an environment
     /// variable has an invalid value.
     pub fn open(&self, wish: Wish, lost: Done, done: Done) {
-        let kept = self.reason.clone();
+        let kept = self.remarks.clone();
         let find = move || {
-            let (backend, reason) = find(wish)?;
-            kept.get_or_init(|| reason);
+            let (backend, remarks) = find(wish)?;
+            kept.get_or_init(|| remarks);
             Ok(backend)
         };
         self.open_on(find, lost, done);
@@ -191,7 +205,12 @@ impl Context {
 
     /// Why it computes on its processor, for people; empty before the context is open.
     pub fn reason(&self) -> &str {
-        self.reason.get().map_or("", String::as_str)
+        self.remarks.get().map_or("", |remarks| &remarks.reason)
+    }
+
+    /// What is not used of a GPU because its driver fails, for people.
+    pub fn warning(&self) -> Option<&str> {
+        self.remarks.get()?.warning.as_deref()
     }
 
     /// Maximum size of a tensor in bytes.
@@ -637,41 +656,54 @@ fn of_build(error: Error) -> Error {
     Error::new(ErrorKind::Operation, format!("build: {error}"))
 }
 
-/// Selects the backend for `wish`; with the reason, for people.
+/// Selects the backend for `wish`.
 ///
 /// # Errors
 /// A NotSupportedError if the adapter of a `GPUDevice` is not available, or for an invalid value of an environment
 /// variable for GPUs.
-fn find(wish: Wish) -> Result<(Backend, String)> {
+fn find(wish: Wish) -> Result<(Backend, Remarks)> {
     let (choice, why) = match wish {
-        Wish::Cpu(reason) => return Ok((Backend::Cpu, reason.to_string())),
-        Wish::Of(device) => return Ok((of_web_gpu(device)?, "it is the adapter of the GPUDevice".to_string())),
+        Wish::Cpu(reason) => return Ok((Backend::Cpu, Remarks::plain(reason))),
+        Wish::Of(device) => {
+            let device = of_web_gpu(device)?;
+            let (reason, warning) = ("it is the adapter of the GPUDevice".to_string(), device.remark());
+            return Ok((Backend::Gpu(device), Remarks { reason, warning }));
+        }
         Wish::Gpu => (adapter::choice()?, ["a GPU was asked for", ""]),
         Wish::Auto if adapter::software_allowed().unwrap_or(false) => {
-            let reason = format!("by default, because {} is 1", adapter::SOFTWARE_VARIABLE);
-            return Ok((Backend::Cpu, reason));
+            return Ok((
+                Backend::Cpu,
+                Remarks::plain(format!("by default, because {} is 1", adapter::SOFTWARE_VARIABLE)),
+            ));
         }
         // Every device that is shared has passed its check.
         Wish::Auto => (Choice::Hardware, ["by default", "by default, but "]),
     };
     let (found, refusal) = match Device::shared(&choice) {
-        Ok(Some(device)) => (Backend::Gpu(device), None),
-        Ok(None) => (Backend::Cpu, None),
-        // With a defective GPU, computing on the CPU beats not computing at all. `describeContext()`, `systemInfo()` and
-        // `MLGraph.devices` show it.
-        Err(error) => (Backend::Cpu, Some(error.message)),
+        Ok(found) => (found, None),
+        // With a defective GPU, computing on the CPU beats not computing at all. A warning, `describeContext()`,
+        // `systemInfo()` and `MLGraph.devices` show it.
+        Err(error) => (None, Some(error.message)),
     };
-    let reason = match (&found, &refusal) {
-        (Backend::Gpu(device), _) => format!("{}{}", why[0], device.remark()),
-        (Backend::Cpu, Some(refusal)) => format!("{}{refusal}", why[1]),
-        (Backend::Cpu, None) => format!("{}{}", why[1], adapter::why_none(choice == Choice::Software)),
-    };
-    *REFUSAL.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
-    Ok((found, reason))
+    (*REFUSAL.lock().unwrap_or_else(PoisonError::into_inner)).clone_from(&refusal);
+    Ok(match (found, refusal) {
+        (Some(device), _) => {
+            let warning = device.remark();
+            let reason = [Some(why[0]), warning.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("; ");
+            (Backend::Gpu(device), Remarks { reason, warning })
+        }
+        (None, Some(refusal)) => (
+            Backend::Cpu,
+            Remarks { reason: format!("{}{refusal}", why[1]), warning: Some(format!("a GPU is not used: {refusal}")) },
+        ),
+        (None, None) => {
+            (Backend::Cpu, Remarks::plain(format!("{}{}", why[1], adapter::why_none(choice == Choice::Software))))
+        }
+    })
 }
 
 /// Opens the adapter of a `GPUDevice`.
-fn of_web_gpu(device: WebGpuAdapter) -> Result<Backend> {
+fn of_web_gpu(device: WebGpuAdapter) -> Result<Arc<Device>> {
     let said = format!("vendor {:?}, device {:?}, description {:?}", device.vendor, device.device, device.description);
     let refused = |why: &str| {
         let message = format!("createContext: the adapter of the GPUDevice ({said}) {why}");
@@ -681,7 +713,7 @@ fn of_web_gpu(device: WebGpuAdapter) -> Result<Backend> {
         Ok(Some(found)) if found.is_software() && !adapter::software_allowed()? => {
             Err(refused(&format!("is software, which is used only where {} is 1", adapter::SOFTWARE_VARIABLE)))
         }
-        Ok(Some(found)) => Ok(Backend::Gpu(found)),
+        Ok(Some(found)) => Ok(found),
         Ok(None) => Err(refused("is not found among the adapters of this machine, see `webnn-node info`")),
         Err(error) => Err(refused(&error.message)),
     }
