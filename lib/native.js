@@ -7,11 +7,19 @@
  * caller's object.
  */
 
+const process = require('node:process');
+const { isMainThread } = require('node:worker_threads');
+
 const { loadBinding } = require('./binary.js');
 const { Completions, Requests } = require('./completions.js');
 const { errorFromCode, withCode } = require('./errors.js');
 
 const binding = loadBinding();
+
+if (isMainThread) {
+  // Also by process.exit(): a driver that another thread is loading meanwhile can crash.
+  process.on('exit', () => binding.endOpenings());
+}
 
 /** The table of error codes. @type {{code: string, exception: string, meaning: string}[]} */
 const errorCodes = JSON.parse(binding.errorCodes());

@@ -11,7 +11,8 @@ const USAGE = `usage: node __test__/gpu-faults/run.mjs [options]
 
 Builds a Vulkan layer, and runs a small program once for each fault of each of the driver's first calls that may fail: the
 device is lost, memory is exhausted, or the call never returns. Each process must get an error within ${10} seconds that
-names the cause (or right results, or the CPU with the reason), go on with a context on the CPU, and end by itself.
+names the cause (or right results, or the CPU with the reason), go on with a context on the CPU, and end by itself. Before that,
+processes end while the driver is slow, in the loading of drivers and in the opening of a device.
 
   --calls N          the number of calls (default: 200)
   --every N          only each Nth of them (default: 1)
@@ -52,6 +53,31 @@ async function prepare(folder) {
   };
   writeFileSync(join(folder, 'faults.json'), JSON.stringify(manifest));
   return { VK_LAYER_PATH: folder, VK_INSTANCE_LAYERS: manifest.layer.name, WEBNN_GPU_SOFTWARE: '1', WEBNN_GPU_PATIENCE: PATIENCE };
+}
+
+/** Calls in which a process ends, and after how many milliseconds it does. */
+const SLOW = /** @type {const} */ ([
+  ['vkCreateInstance', 600],
+  ['vkCreateDevice', 1000],
+]);
+
+/**
+ * Ends processes while a call of the driver takes its time.
+ *
+ * @param {Record<string, string>} env
+ * @param {string[]} names of the calls, in order
+ * @returns {Promise<number>} how many failed
+ */
+async function endInSlowCalls(env, names) {
+  let failures = 0;
+  for (const [name, ms] of SLOW) {
+    const slow = { GPU_FAULTS: 'slow', GPU_FAULTS_AT: String(1 + names.indexOf(name)), WEBNN_GPU_PATIENCE: '10' };
+    const { code, signal, stderr } = await runNode(['__test__/gpu-faults/leaving.mjs', String(ms)], { cwd: root, env: { ...env, ...slow } });
+    const isRight = code === 0 && stderr === '';
+    failures += Number(!isRight);
+    console.log(`the process ends during ${name}: ${isRight ? 'as it must' : `exit code ${code}, signal ${signal}, ${stderr}`}`);
+  }
+  return failures;
 }
 
 /** Runs the program with `env`; its ending, what it printed, and how long it took. */
@@ -122,7 +148,7 @@ async function main() {
       .filter(([fault]) => values.fault === undefined || fault === values.fault)
       .flatMap(([fault, said]) => Array.from({ length: Math.ceil(count / every) }, (_, i) => ({ fault, said, at: 1 + i * every })));
     const tally = /** @type {Record<string, number>} */ ({});
-    let failures = 0;
+    let failures = await endInSlowCalls({ ...env, WEBNN_CACHE_DIR: warm }, names);
     await mapConcurrently(cases, concurrency, async ({ fault, said, at }) => {
       const own = mkdtempSync(join(folder, 'case-'));
       const [cache, log] = [join(own, 'cache'), join(own, 'log')];
@@ -141,7 +167,8 @@ async function main() {
       rmSync(own, { recursive: true });
     });
     for (const key of Object.keys(tally).sort()) console.log(`${String(tally[key]).padStart(4)}  ${key}`);
-    console.log(`${cases.length - failures} of ${cases.length} are as they must be`);
+    const all = cases.length + SLOW.length;
+    console.log(`${all - failures} of ${all} are as they must be`);
     return failures === 0 ? 0 : 1;
   } finally {
     rmSync(folder, { recursive: true });

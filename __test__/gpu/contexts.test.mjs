@@ -1,6 +1,9 @@
 /** Contexts on the GPU beside contexts on the CPU: which they are, what they say, the order of what they do. */
 
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { exception } from '../lib/exceptions.mjs';
@@ -39,10 +42,39 @@ test('software is no GPU unless it is asked for, and the CPU computes in silence
     const { code, stdout, stderr } = await runProcess(DEVICES, { env: { WEBNN_GPU_SOFTWARE: value } });
     assert.deepEqual([code, stderr], [0, '']);
     const { results, reason } = JSON.parse(stdout);
-    // A hardware GPU would be used.
+    // A hardware GPU would be used, also by default.
     const device = reason === null ? ['gpu', false, true, true] : ['cpu', true, false, true];
-    assert.deepEqual(results, [[true, ...device], ...OTHERS]);
+    assert.deepEqual(results, [...Array(3).fill([true, ...device]), ...OTHERS.slice(2)]);
   }
+});
+
+/** Kills its own process as soon as the check of the driver has begun. */
+const CRASHING = `
+import { readdirSync } from 'node:fs';
+void helpers.ml.createContext(helpers.GPU_WANTED);
+setInterval(() => {
+  if (readdirSync(process.env.WEBNN_CACHE_DIR).some((name) => name.includes('-kernels_') && !name.endsWith('.lock'))) {
+    process.kill(process.pid, 'SIGKILL');
+  }
+}, 1);`;
+
+const REFUSED = `
+import { describeContext } from 'webnn-node/inspect';
+const contexts = [await helpers.ml.createContext(helpers.GPU_WANTED), await helpers.ml.createContext(helpers.GPU_WANTED)];
+console.log(JSON.stringify(contexts.map(describeContext)));`;
+
+test('a driver that crashes in its check twice is not used, with one warning', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'webnn-verdicts-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const env = { WEBNN_CACHE_DIR: folder };
+  for (let i = 0; i < 2; i++) assert.equal((await runProcess(CRASHING, { env })).signal, 'SIGKILL');
+  const { code, stdout, stderr } = await runProcess(REFUSED, { env });
+  assert.equal(code, 0, stderr);
+  const [first, second] = JSON.parse(stdout);
+  assert.deepEqual([first.device, second.device], ['cpu', 'cpu']);
+  assert.match(first.reason, /2 checks did not end: the driver crashed, or did not answer$/);
+  assert.equal(stderr.split('[WARN_WEBNN_GPU]').length, 2, stderr);
+  assert.ok(stderr.includes(`a GPU is not used: ${first.reason}`), stderr);
 });
 
 test('a description of a graph on the GPU', async () => {

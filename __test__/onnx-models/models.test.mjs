@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
 import { ml } from 'webnn-node';
+import { describeContext } from 'webnn-node/inspect';
 import { loadModel } from 'webnn-node/onnx';
 import { numbersOf } from 'webnn-node-text/elements';
 import { readNpy } from '../../packages/cli/lib/npy.mjs';
@@ -11,7 +12,7 @@ import { compareOutput, readReference } from '../../bench/check.mjs';
 import { describeModel } from '../../bench/models.mjs';
 import { defined } from '../lib/types.mjs';
 
-const [directory, names] = [process.env.ONNX_MODELS, process.env.ONNX_MODELS_NAMES];
+const { ONNX_MODELS: directory, ONNX_MODELS_NAMES: names, ONNX_MODELS_DEVICE: device = 'cpu' } = process.env;
 assert.ok(directory && names, 'ONNX_MODELS and ONNX_MODELS_NAMES do not name the models; run `npm run suite -- onnx-models`');
 
 const argMax = (values) => values.indexOf(values.reduce((a, b) => Math.max(a, b)));
@@ -35,7 +36,8 @@ function assertAgrees(name, got, { expected, unquantized }, kind) {
 
 let context;
 before(async () => {
-  context = await ml.createContext();
+  context = await ml.createContext(device === 'gpu' ? { powerPreference: 'high-performance' } : { accelerated: false });
+  assert.equal(describeContext(context).device, device);
 });
 after(() => context.destroy());
 

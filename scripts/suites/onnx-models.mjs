@@ -2,6 +2,7 @@
 //
 //   npm run suite -- onnx-models                all models (1.6 GB under target/)
 //   npm run suite -- onnx-models --only a,b     these
+//   npm run suite -- onnx-models --gpu          on a GPU; WEBNN_GPU_SOFTWARE=1 lets it be a CPU
 
 import { parseArgs } from 'node:util';
 import { CATALOG } from '../../bench/zoo/catalog.mjs';
@@ -9,13 +10,13 @@ import { MODELS, writeModels } from '../../bench/zoo/write.mjs';
 import { entry, Failure, run, say } from '../process.mjs';
 import { setUp } from '../setup.mjs';
 
-const USAGE = 'usage: npm run suite -- onnx-models [--only MODEL,...]';
+const USAGE = 'usage: npm run suite -- onnx-models [--only MODEL,...] [--gpu]';
 
-/** Reads the command line. @returns {string[]} names of models @throws {Failure} with exit status 2 when it is invalid */
+/** Reads the command line. @returns {{ names: string[], gpu: boolean }} names of models @throws {Failure} with exit status 2 when it is invalid */
 function readArguments() {
   let values;
   try {
-    ({ values } = parseArgs({ options: { only: { type: 'string' }, help: { type: 'boolean', short: 'h' } } }));
+    ({ values } = parseArgs({ options: { only: { type: 'string' }, gpu: { type: 'boolean', default: false }, help: { type: 'boolean', short: 'h' } } }));
   } catch (error) {
     throw new Failure(`${/** @type {Error} */ (error).message}\n${USAGE}`, 2);
   }
@@ -28,7 +29,7 @@ function readArguments() {
   if (unknown !== undefined) {
     throw new Failure(`--only: there is no model ${unknown}; there are ${all.join(', ')}`, 2);
   }
-  return names;
+  return { names, gpu: values.gpu };
 }
 
 /**
@@ -45,12 +46,12 @@ function measuresMemory(names) {
 }
 
 await entry(async () => {
-  const names = readArguments();
+  const { names, gpu } = readArguments();
   await setUp();
   await writeModels(names);
-  const env = { ONNX_MODELS: MODELS, ONNX_MODELS_NAMES: names.join(',') };
+  const env = { ONNX_MODELS: MODELS, ONNX_MODELS_NAMES: names.join(','), ONNX_MODELS_DEVICE: gpu ? 'gpu' : 'cpu' };
   const tests = ['__test__/onnx-models/models.test.mjs'];
-  if (measuresMemory(names)) {
+  if (!gpu && measuresMemory(names)) {
     tests.push('__test__/onnx-models/memory.test.mjs');
   }
   // One by one: each holds large models.

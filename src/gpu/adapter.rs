@@ -3,6 +3,7 @@
 use super::check;
 use super::device::IMMEDIATES;
 use super::drivers;
+use super::exit::opening;
 use super::loss::Loss;
 use super::pending::Pending;
 use super::watch::{LONG, guarded, patience};
@@ -128,7 +129,10 @@ fn all(wants_software: bool) -> Result<Vec<wgpu::Adapter>> {
             None if !wants_software && drivers::absence().is_some() => return Ok(Vec::new()),
             None => {
                 let loss = Arc::new(Loss::new(LONG * patience(false)?));
-                let load = |loss: Arc<Loss>| guarded(&loss, "loading drivers", loss.patience(), drivers::adapters);
+                let load = |loss: Arc<Loss>| {
+                    let _opening = opening()?;
+                    guarded(&loss, "loading drivers", loss.patience(), drivers::adapters)
+                };
                 adapters.insert(Pending::start(&loss, load)?).clone()
             }
         }

@@ -18,7 +18,10 @@ use crate::ops::tensor::Tensor;
 use crate::reference;
 use crate::shape::Descriptor;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::available_parallelism;
 
 /// Kernels that are right or wrong together.
 struct Family {
@@ -286,36 +289,52 @@ pub fn check(device: &Device) -> Result<()> {
     refusal(&device.info, &faults).map_or(Ok(()), |refusal| Err(Error::new(ErrorKind::Operation, refusal)))
 }
 
-/// Computes all families, with those that are heavy to compile if `all`; returns those that are wrong.
+/// Computes all families, with the cases that are heavy to compile if `all`; returns those that are wrong. Drivers need
+/// most of the time to compile, so that families are computed by several threads.
 ///
 /// # Errors
 /// An `UnknownError` if memory runs out, an `OperationError` if the device is lost.
 pub fn run(device: &Device, all: bool) -> Result<Vec<Fault>> {
-    let mut faults = Vec::new();
+    let families = families();
+    let next = AtomicUsize::new(0);
+    let results: Vec<OnceLock<Result<Option<Fault>>>> = families.iter().map(|_| OnceLock::new()).collect();
+    let work = || {
+        while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&index| index < families.len()) {
+            results[index].get_or_init(|| fault_of(&families[index], device, all));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..available_parallelism().map_or(1, usize::from).min(families.len()) {
+            // Without a further thread, the others have more to do.
+            _ = std::thread::Builder::new().name("webnn-gpu-check".into()).spawn_scoped(scope, work);
+        }
+        work();
+    });
+    results.into_iter().filter_map(|result| result.into_inner().expect("all are computed").transpose()).collect()
+}
+
+/// What `device` computes wrong in a family, if anything: in the first such case.
+fn fault_of(Family { name, cases }: &Family, device: &Device, all: bool) -> Result<Option<Fault>> {
     let mut devices: HashMap<Option<Variant>, Arc<Device>> = HashMap::new();
-    for Family { name, cases } in families() {
-        for case in cases.iter().filter(|case| all || !case.is_heavy) {
-            let own = match devices.get(&case.variant) {
-                Some(device) => device.clone(),
-                None => {
-                    let made = Arc::new(device.with_dialect(dialect_for(case, device.dialect))?);
-                    devices.entry(case.variant).or_insert(made).clone()
-                }
-            };
-            let problem = match compute(&own, case) {
-                Ok(problem) => problem,
-                // A kernel that the driver rejects.
-                Err(error) if error.kind != ErrorKind::Unknown && own.check().is_ok() => Some(error.message),
-                Err(error) => return Err(error),
-            };
-            if let Some(problem) = problem {
-                let variant = case.variant.map_or(String::new(), |variant| format!(" ({variant:?})"));
-                faults.push(Fault { family: name.to_string(), problem: format!("{problem}{variant}") });
-                break;
+    for case in cases.iter().filter(|case| all || !case.is_heavy) {
+        let own = match devices.entry(case.variant) {
+            Entry::Occupied(made) => made.get().clone(),
+            Entry::Vacant(free) => {
+                free.insert(Arc::new(device.with_dialect(dialect_for(case, device.dialect))?)).clone()
             }
+        };
+        let problem = match compute(&own, case) {
+            Ok(problem) => problem,
+            // A kernel that the driver rejects.
+            Err(error) if error.kind != ErrorKind::Unknown && own.check().is_ok() => Some(error.message),
+            Err(error) => return Err(error),
+        };
+        if let Some(problem) = problem {
+            let variant = case.variant.map_or(String::new(), |variant| format!(" ({variant:?})"));
+            return Ok(Some(Fault { family: name.to_string(), problem: format!("{problem}{variant}") }));
         }
     }
-    Ok(faults)
+    Ok(None)
 }
 
 /// Small numbers in an irregular order, for the input with this index. Floats are multiples of 1/8: their products and

@@ -5,7 +5,7 @@ use super::arena::SharedArena;
 use super::bindings::BoundSets;
 use super::constants::Resident;
 use super::dialect::Dialect;
-use super::exit::wait_at_exit;
+use super::exit::{opening, wait_at_exit};
 use super::features::{dialect_of, experiments};
 use super::loss::Loss;
 use super::pipelines::Pipelines;
@@ -88,7 +88,9 @@ impl Idle {
     /// Takes the device of this adapter with these features and limits.
     fn take(info: &wgpu::AdapterInfo, features: wgpu::Features, limits: &wgpu::Limits) -> Option<Idle> {
         let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|one| one.loss.reason().is_none());
+        for lost in idle.extract_if(.., |one| one.loss.reason().is_some()) {
+            abandon(&lost.device, &lost.info);
+        }
         let index = idle.iter().position(|one| one.is_of(info, features, limits))?;
         Some(idle.swap_remove(index))
     }
@@ -132,6 +134,7 @@ impl Device {
             ..Default::default()
         };
         let info = adapter.get_info();
+        let opening = opening()?;
         let (device, queue) = match Idle::take(&info, features, &descriptor.required_limits) {
             Some(Idle { device, queue, .. }) => (device, queue),
             None => {
@@ -143,6 +146,7 @@ impl Device {
             }
         };
         wait_at_exit();
+        drop(opening);
         let dialect = dialect_of(adapter, features, &descriptor.required_limits);
         record_losses(&device, &loss);
         let mut device = Device::with(device, queue, info, dialect, loss)?;
@@ -328,13 +332,22 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         if self.loss.lost().is_some() {
-            return;
+            return abandon(&self.device, &self.info);
         }
         self.save_pipelines();
         if self.is_owner {
             let (device, queue, info) = (self.device.clone(), self.queue.clone(), self.info.clone());
             Idle { device, queue, info, loss: self.loss.clone() }.keep();
         }
+    }
+}
+
+/// Gives up a lost device. NVIDIA's driver crashed in five of six processes that closed one, so that it stays open there; what was
+/// allocated on it is freed.
+fn abandon(device: &wgpu::Device, info: &wgpu::AdapterInfo) {
+    const NVIDIA: u32 = 0x10de;
+    if info.vendor == NVIDIA && info.backend == wgpu::Backend::Vulkan {
+        std::mem::forget(device.clone());
     }
 }
 

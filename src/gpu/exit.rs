@@ -1,17 +1,19 @@
 //! The end of the process. Drivers clean up when it exits, and NVIDIA's crashes if another thread is inside of it
 //! meanwhile. So threads enter a driver through [`enter`], and the end of the process waits until they have left, except for
 //! those that are [stuck](super::watch) in it.
+//!
+//! The system calls what registered last first, so that a driver that is just being loaded would clean up before anybody
+//! waits for the thread that loads it. Such threads have an [`Opening`], and whoever is about to end the process calls
+//! [`end_openings`] first.
 
-#[cfg(unix)]
 use super::watch::stuck_threads;
+use crate::error::{Error, ErrorKind, Result};
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::park;
-#[cfg(any(unix, test))]
 use std::time::Duration;
 
 /// How long the end of the process waits: a driver that hangs must not keep it for ever.
-#[cfg(unix)]
 const PATIENCE: Duration = Duration::from_secs(10);
 
 struct Entrance {
@@ -26,7 +28,10 @@ struct State {
     closed: bool,
 }
 
-static ENTRANCE: Entrance = Entrance { state: Mutex::new(State { inside: 0, closed: false }), left: Condvar::new() };
+static ENTRANCE: Entrance = Entrance::open();
+
+/// For threads that load drivers or open devices.
+static OPENINGS: Entrance = Entrance::open();
 
 thread_local! {
     /// How often this thread has entered without leaving.
@@ -56,7 +61,36 @@ impl Drop for Inside {
     }
 }
 
+/// The time until a driver is loaded, or a device open. It ends on drop.
+pub struct Opening(());
+
+/// Begins to load drivers, or to open a device.
+///
+/// # Errors
+/// An `OperationError` if the process ends.
+pub fn opening() -> Result<Opening> {
+    match OPENINGS.let_in() {
+        true => Ok(Opening(())),
+        false => Err(Error::new(ErrorKind::Operation, "no GPU is opened while the process ends")),
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        OPENINGS.let_out();
+    }
+}
+
+/// Lets no thread load drivers or open devices any more, and waits for those that do.
+pub fn end_openings() {
+    OPENINGS.close(0, stuck_threads, PATIENCE);
+}
+
 impl Entrance {
+    const fn open() -> Entrance {
+        Entrance { state: Mutex::new(State { inside: 0, closed: false }), left: Condvar::new() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,7 +109,6 @@ impl Entrance {
 
     /// Lets no thread in any more, and waits until at most `allowed` are inside beside those that are `stuck`, at most
     /// for `patience`.
-    #[cfg(any(unix, test))]
     fn close(&self, allowed: usize, stuck: impl Fn() -> usize, patience: Duration) {
         let mut state = self.lock();
         state.closed = true;
@@ -85,9 +118,11 @@ impl Entrance {
 
 /// Has the end of the process look again how many threads are stuck inside.
 pub fn look_again() {
-    // Between its look and its wait, it holds the lock.
-    drop(ENTRANCE.lock());
-    ENTRANCE.left.notify_all();
+    for entrance in [&ENTRANCE, &OPENINGS] {
+        // Between its look and its wait, it holds the lock.
+        drop(entrance.lock());
+        entrance.left.notify_all();
+    }
 }
 
 /// Has the end of the process wait for threads inside of drivers. Functions that drivers have registered for the end of
@@ -126,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_closed_entrance_waits_for_those_inside_and_lets_nobody_in() {
-        let entrance = Entrance { state: Mutex::new(State { inside: 0, closed: false }), left: Condvar::new() };
+        let entrance = Entrance::open();
         assert!(entrance.let_in() && entrance.let_in());
         entrance.close(2, || 0, Duration::MAX);
         entrance.close(1, || 1, Duration::MAX);

@@ -123,6 +123,12 @@ pub fn context_warning(context: &External<ContextHandle>) -> Option<String> {
     context.context.warning().map(String::from)
 }
 
+/// Lets no driver of a GPU be loaded any more, and waits for threads that do: call it before the process ends.
+#[napi(catch_unwind)]
+pub fn end_openings() {
+    runtime::end_openings();
+}
+
 /// Loses the GPU of a context as a failing driver would, for tests. Does nothing on the CPU.
 #[napi(catch_unwind)]
 pub fn lose_device(context: &External<ContextHandle>) {

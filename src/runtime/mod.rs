@@ -15,6 +15,7 @@ mod tensor;
 mod timeline;
 mod weak_list;
 
+pub use crate::gpu::exit::end_openings;
 pub use backend::{Backend, Optimized};
 pub use background::{panicked, spawn};
 pub use context::{CompiledGraph, Context, Site, Wish};

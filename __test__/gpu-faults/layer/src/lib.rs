@@ -3,7 +3,8 @@
 //!
 //! - `GPU_FAULTS_AT`: the number of the call, from 1 on; 0 or absent for none.
 //! - `GPU_FAULTS`: `lost` answers VK_ERROR_DEVICE_LOST, to that call and to all later ones of its device that may; `memory`
-//!   answers VK_ERROR_OUT_OF_DEVICE_MEMORY; `never` does not return.
+//!   answers VK_ERROR_OUT_OF_DEVICE_MEMORY; `never` does not return; `slow` takes a second, and the process aborts if it ends
+//!   meanwhile, as drivers crash that clean up while a thread is inside of them.
 //! - `GPU_FAULTS_LOG`: a file that receives the name of the call, or of each call if there is none.
 
 mod chain;
@@ -12,8 +13,9 @@ use ash::vk::{self, Handle};
 use std::ffi::{CStr, c_char, c_void};
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// What happens to the call.
 #[derive(Clone, Copy, PartialEq)]
@@ -21,6 +23,7 @@ enum Fault {
     Lost,
     Memory,
     Never,
+    Slow,
 }
 
 /// What the environment asks for.
@@ -38,7 +41,8 @@ fn plan() -> &'static Plan {
             None | Some("lost") => Fault::Lost,
             Some("memory") => Fault::Memory,
             Some("never") => Fault::Never,
-            Some(other) => panic!("GPU_FAULTS is {other:?}, expected lost, memory or never"),
+            Some("slow") => Fault::Slow,
+            Some(other) => panic!("GPU_FAULTS is {other:?}, expected lost, memory, never or slow"),
         };
         let at = variable("GPU_FAULTS_AT").map_or(0, |text| text.parse().expect("GPU_FAULTS_AT is a number"));
         Plan { fault, at, log: variable("GPU_FAULTS_LOG") }
@@ -84,7 +88,30 @@ fn fail(name: &CStr, key: usize, can_be_lost: bool) -> Option<vk::Result> {
         Fault::Never => loop {
             std::thread::park();
         },
+        Fault::Slow => {
+            stay_inside(Duration::from_secs(1));
+            None
+        }
     }
+}
+
+/// Stays inside of the driver for `time`; aborts the process if it ends meanwhile.
+fn stay_inside(time: Duration) {
+    static INSIDE: AtomicBool = AtomicBool::new(false);
+    extern "C" fn clean_up() {
+        if INSIDE.load(Ordering::SeqCst) {
+            std::process::abort();
+        }
+    }
+    unsafe extern "C" {
+        fn atexit(function: extern "C" fn()) -> i32;
+    }
+    INSIDE.store(true, Ordering::SeqCst);
+    // SAFETY: the C library's function; the loader does not unload the layer of an instance that exists, and none is
+    // destroyed here.
+    assert_eq!(unsafe { atexit(clean_up) }, 0, "there is room for a function");
+    std::thread::sleep(time);
+    INSIDE.store(false, Ordering::SeqCst);
 }
 
 /// The dispatch key of a dispatchable object: its first word, which all objects of an instance or device share.
