@@ -88,7 +88,7 @@ pub fn create_context(
         (None, true, "high-performance") => Wish::Gpu,
         (None, true, "low-power") => Wish::Cpu("powerPreference is \"low-power\""),
         // An explicit `accelerated: true` cannot be told from the default.
-        (None, true, _) => Wish::Auto,
+        (None, true, _) => Wish::Cpu("by default; a GPU computes where powerPreference is \"high-performance\""),
     };
     let threads = (options.threads > 0).then_some(options.threads as usize);
     let context = runtime::Context::new(threads, low_power).map_err(thrown)?;

@@ -39,8 +39,6 @@ pub enum Wish {
     Cpu(&'static str),
     /// The best GPU, or the CPU if there is none.
     Gpu,
-    /// The same, but no software in place of a GPU.
-    Auto,
     /// The adapter behind a WebGPU `GPUDevice`, and no other.
     Of(WebGpuAdapter),
 }
@@ -662,22 +660,14 @@ fn of_build(error: Error) -> Error {
 /// A NotSupportedError if the adapter of a `GPUDevice` is not available, or for an invalid value of an environment
 /// variable for GPUs.
 fn find(wish: Wish) -> Result<(Backend, Remarks)> {
-    let (choice, why) = match wish {
+    let choice = match wish {
         Wish::Cpu(reason) => return Ok((Backend::Cpu, Remarks::plain(reason))),
         Wish::Of(device) => {
             let device = of_web_gpu(device)?;
             let (reason, warning) = ("it is the adapter of the GPUDevice".to_string(), device.remark());
             return Ok((Backend::Gpu(device), Remarks { reason, warning }));
         }
-        Wish::Gpu => (adapter::choice()?, ["a GPU was asked for", ""]),
-        Wish::Auto if adapter::software_allowed().unwrap_or(false) => {
-            return Ok((
-                Backend::Cpu,
-                Remarks::plain(format!("by default, because {} is 1", adapter::SOFTWARE_VARIABLE)),
-            ));
-        }
-        // Every device that is shared has passed its check.
-        Wish::Auto => (Choice::Hardware, ["by default", "by default, but "]),
+        Wish::Gpu => adapter::choice()?,
     };
     let (found, refusal) = match Device::shared(&choice) {
         Ok(found) => (found, None),
@@ -689,16 +679,14 @@ fn find(wish: Wish) -> Result<(Backend, Remarks)> {
     Ok(match (found, refusal) {
         (Some(device), _) => {
             let warning = device.remark();
-            let reason = [Some(why[0]), warning.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("; ");
+            let reason = ["a GPU was asked for"].into_iter().chain(warning.as_deref()).collect::<Vec<_>>().join("; ");
             (Backend::Gpu(device), Remarks { reason, warning })
         }
-        (None, Some(refusal)) => (
-            Backend::Cpu,
-            Remarks { reason: format!("{}{refusal}", why[1]), warning: Some(format!("a GPU is not used: {refusal}")) },
-        ),
-        (None, None) => {
-            (Backend::Cpu, Remarks::plain(format!("{}{}", why[1], adapter::why_none(choice == Choice::Software))))
+        (None, Some(refusal)) => {
+            let warning = Some(format!("a GPU is not used: {refusal}"));
+            (Backend::Cpu, Remarks { reason: refusal, warning })
         }
+        (None, None) => (Backend::Cpu, Remarks::plain(adapter::why_none(choice == Choice::Software))),
     })
 }
 

@@ -6,7 +6,7 @@ use super::tensor::{Contents, Tensor};
 use super::timeline::{Done, lost};
 use crate::dtype::DataType;
 use crate::error::{Error, ErrorKind, Result};
-use crate::gpu::adapter::{Choice, Limits, WebGpuAdapter, choice_of_tests};
+use crate::gpu::adapter::{Limits, WebGpuAdapter, choice_of_tests};
 use crate::gpu::device::{Device, EXTENSIONS};
 use crate::ir::parse;
 use crate::memory::Buffer;
@@ -142,17 +142,6 @@ fn a_missing_web_gpu_device_is_refused() {
     let error = finished(|done| context.open(Wish::Of(device), Done::unobserved(), done)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotSupported);
     assert!(error.message.contains("description \"Voodoo2\"") && error.message.contains("is not found"), "{error}");
-}
-
-#[test]
-fn by_default_no_software_computes_in_place_of_a_gpu_on_software_vulkan() {
-    // Loads all drivers.
-    assert!(Device::shared(&Choice::Software).unwrap().is_some_and(|device| device.is_software()));
-    let context = opened(Wish::Auto);
-    match context.backend().expect("it is open") {
-        Backend::Gpu(device) => assert!(!device.is_software() && context.reason().starts_with("by default")),
-        Backend::Cpu => assert!(context.reason().starts_with("by default, b"), "{}", context.reason()),
-    }
 }
 
 #[test]

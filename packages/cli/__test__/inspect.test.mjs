@@ -19,10 +19,10 @@ test('info says what computes, for people and for programs', async () => {
   assert.match(stdout, /^threads +\d+ of \d+ logical cores$/m);
   const adapters = document.gpuAdapters.filter(({ unused }) => unused === null).map(({ name }) => name);
   const gpu = adapters.length > 0 ? adapters.join(', ') : `none: ${document.gpuReason}`;
-  assert.match(stdout, /^default device +the fastest GPU whose kernels compute right results/m);
+  assert.match(stdout, /^default device +CPU; a GPU computes where it is asked for, by --device gpu, /m);
   assert.ok(/^GPU +(.*)$/m.exec(stdout)?.[1] === gpu, stdout);
   for (const { name, unused } of document.gpuAdapters) {
-    const used = unused === null ? 'yes' : `no: ${unused}`;
+    const used = unused === null ? 'yes, where a GPU is asked for' : `no: ${unused}`;
     assert.ok(stdout.includes(`\nAdapter: ${name}\nused `) && stdout.includes(` ${used}\n`), stdout);
   }
   assert.match(stdout, /^maxTensorByteLength +2147483647$/m);

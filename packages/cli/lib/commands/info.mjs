@@ -37,7 +37,7 @@ function findings({ families }) {
  */
 function adapterFacts({ type, backend, driver, features, maxBufferBytes, maxBindingBytes, check, unused }) {
   return [
-    ['used', unused === null ? 'yes' : `no: ${unused}`],
+    ['used', unused === null ? 'yes, where a GPU is asked for' : `no: ${unused}`],
     ['kernels', check === null ? 'not checked yet: the first context on it does' : findings(check)],
     ['type', `${type}, through ${backend}`],
     ['driver', driver || 'unknown'],
@@ -69,7 +69,7 @@ function execute(output) {
     ['CPU features', system.features.join(' ') || 'none that matter'],
     ['threads', `${system.threads ?? UNKNOWN} of ${system.logicalCores} logical cores`],
     ['memory limit', system.memoryLimitBytes === null ? 'unknown' : formatBytes(system.memoryLimitBytes)],
-    ['default device', 'the fastest GPU whose kernels compute right results and that is no software; the CPU where there is none'],
+    ['default device', `CPU; a GPU computes where it is asked for, by --device gpu, device: 'gpu' or powerPreference: 'high-performance'`],
     ['GPU', acceleration(system)],
   ]);
   for (const adapter of system.gpuAdapters) {
