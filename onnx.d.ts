@@ -160,8 +160,11 @@ export interface OnnxAbortSignal {
   removeEventListener(type: 'abort', listener: () => void): void;
 }
 
-/** A WebNN data type, or another ONNX type of inputs and outputs, which is computed as float32 or int32. */
-export type OnnxDataType = MLOperandDataType | 'double' | 'int16' | 'uint16';
+/**
+ * A WebNN data type, or another ONNX type of inputs and outputs, which is computed as float32 or int32. bfloat16 is passed as a
+ * Uint16Array of the bits.
+ */
+export type OnnxDataType = MLOperandDataType | 'double' | 'int16' | 'uint16' | 'bfloat16';
 
 /** An output of a run. It can be fed to a model unchanged. */
 export interface OnnxResult<Data extends ArrayBufferView = any> {

@@ -280,6 +280,12 @@ pub fn optimized(graph: &Graph, env: &Env, passes: Passes) -> Graph {
     graph
 }
 
+/// `graph` as it is compiled for this processor.
+pub fn compiled(graph: &Graph) -> Graph {
+    let env = Env { threads: pool(1), isa: Isa::detect().expect("a level"), arena: &Arena::default() };
+    optimized(graph, &env, Passes::ALL)
+}
+
 /// The pool of 1, 2 or 7 threads, shared by all tests of the process.
 fn pool(count: usize) -> &'static Threads {
     static POOLS: OnceLock<Vec<Threads>> = OnceLock::new();

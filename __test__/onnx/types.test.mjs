@@ -39,9 +39,12 @@ const difference = (elementType, constant, shape = /** @type {(string | number)[
 const identity = (elementType) =>
   writeModel({ inputs: [value('x', elementType, ['n'])], outputs: [value('y', elementType, ['n'])], nodes: [node('Identity', ['x'], ['y'])] });
 
+const BFLOAT16 = 16;
+
 describe('types of ONNX that WebNN does not have', () => {
   /** @type {[import('../../onnx.js').OnnxDataType, number, Float64Array | Int16Array | Uint16Array, string][]} */
   const cases = [
+    ['bfloat16', BFLOAT16, Uint16Array.of(0x3f80, 0xc020, 0x7f80, 0xff80, 0x7fc0, 0x0001, 0x8000), 'tensor(bfloat16)'],
     ['double', DOUBLE, Float64Array.of(1.5, -2, Infinity), 'tensor(double)'],
     ['int16', INT16, Int16Array.of(-32768, 0, 32767), 'tensor(int16)'],
     ['uint16', UINT16, Uint16Array.of(0, 1, 65535), 'tensor(uint16)'],
@@ -52,14 +55,15 @@ describe('types of ONNX that WebNN does not have', () => {
       const model = await loadModel(identity(elementType), { context });
       assert.deepEqual([model.inputs[0].dataType, model.inputs[0].type], [name, type]);
       const { y } = await model.run({ x: data });
-      assert.deepEqual(y, { data, shape: [3], dataType: name });
+      const shape = [data.length];
+      assert.deepEqual(y, { data, shape, dataType: name });
       const again = await model.run({ x: y });
       assert.deepEqual(again.y.data, data);
       // Bytes are the elements, wherever they begin.
       const bytes = new Uint8Array(data.byteLength + 1);
       bytes.set(new Uint8Array(data.buffer), 1);
       assert.deepEqual((await model.run({ x: bytes.subarray(1) })).y.data, data);
-      assert.deepEqual((await model.run({ x: { data: data.buffer, shape: [3], dataType: name } })).y.data, data);
+      assert.deepEqual((await model.run({ x: { data: data.buffer, shape, dataType: name } })).y.data, data);
       assert.deepEqual((await model.run({ x: empty })).y.data, empty);
       await assert.rejects(model.run({ x: Float32Array.of(1) }), {
         code: 'ERR_WEBNN_TYPE',
@@ -235,11 +239,22 @@ describe('casts to 16-bit integers', () => {
   }
 });
 
+test('results are rounded to the nearest bfloat16, halfway to the even one', async () => {
+  const model = await loadModel(
+    writeModel({ inputs: [value('x', FLOAT, ['n'])], outputs: [value('y', BFLOAT16, ['n'])], nodes: [node('Cast', ['x'], ['y'], { to: { i: BFLOAT16 } })] }),
+    { context },
+  );
+  const words = Uint32Array.of(0x3f800000, 0x3f807fff, 0x3f808000, 0x3f808001, 0x3f818000, 0xbf818000, 0x7f7fffff, 0x7f800001, 0xff800000, 0x00000001);
+  const { y } = await model.run({ x: new Float32Array(words.buffer) });
+  assert.deepEqual(y.data, Uint16Array.of(0x3f80, 0x3f80, 0x3f80, 0x3f81, 0x3f82, 0xbf82, 0x7f80, 0x7fc0, 0xff80, 0));
+  model.destroy();
+});
+
 describe('large constants of types that WebNN does not have are read as their numbers', () => {
   const [ROWS, COLUMNS] = [64, 401];
   const COUNT = ROWS * COLUMNS;
   const random = (/** @type {number} */ at) => ((at * 7919 + 13) % 251) - 125;
-  const [BFLOAT16, UINT2, INT2] = [16, 25, 26];
+  const [UINT2, INT2, FLOAT8, FLOAT4] = [25, 26, 17, 23];
 
   /** Numbers of some bits, packed from the lowest bits on. */
   const packed = (/** @type {number} */ bits) => {
@@ -253,6 +268,13 @@ describe('large constants of types that WebNN does not have are read as their nu
     const low = random(at) & ((1 << bits) - 1);
     return isSigned && low >> (bits - 1) === 1 ? low - (1 << bits) : low;
   };
+  /** The numbers of E2M1, and of E4M3FN but for its NaN. */
+  const FOURS = [0, 0.5, 1, 1.5, 2, 3, 4, 6].flatMap((value, at, all) => (at === 7 ? [value, ...all.map((other) => -other)] : [value]));
+  const eight = (/** @type {number} */ bits) => {
+    const [sign, exponent, fraction] = [bits >> 7 ? -1 : 1, (bits >> 3) & 15, bits & 7];
+    return sign * (exponent === 0 ? fraction * 2 ** -9 : (8 + fraction) * 2 ** (exponent - 10));
+  };
+  const pattern = (/** @type {number} */ at) => ((random(at) & 0x7f) === 0x7f ? 0 : random(at) & 0xff);
   const numbers = (/** @type {(at: number) => number} */ numberAt) => Array.from({ length: COUNT }, (_, at) => numberAt(at));
   const halves = Uint16Array.from(new Uint32Array(Float32Array.from(numbers(random)).buffer), (bits) => bits >> 16);
 
@@ -266,6 +288,8 @@ describe('large constants of types that WebNN does not have are read as their nu
     ['uint4', UINT4, packed(4), part(4, false), true],
     ['int2', INT2, packed(2), part(2, true), true],
     ['uint2', UINT2, packed(2), part(2, false), true],
+    ['float8e4m3fn', FLOAT8, Uint8Array.from({ length: COUNT }, (_, at) => pattern(at)), (at) => eight(pattern(at)), true],
+    ['float4e2m1', FLOAT4, packed(4), (at) => FOURS[random(at) & 15], true],
   ];
   for (const [name, elementType, data, numberAt, isQuantized] of cases) {
     test(name, async () => {

@@ -15,17 +15,51 @@ const ARRAYS = {
   uint8: Uint8Array,
 };
 
-/** @typedef {new (source: ArrayBufferLike | Iterable<number>, byteOffset?: number, length?: number) => ArrayBufferView & Iterable<number>} NumberArray */
+/** @typedef {new (source: ArrayBufferLike | Iterable<number> | number, byteOffset?: number, length?: number) => ArrayBufferView & Iterable<number>} NumberArray */
 
 /**
- * Types of inputs and outputs that WebNN lacks: their arrays outside, and the arrays of the native side.
+ * @typedef {object} Conversion
+ * @property {string[]} views the names of the arrays that callers may pass
+ * @property {NumberArray & {BYTES_PER_ELEMENT: number}} outside the array that callers get
+ * @property {(elements: any) => {buffer: ArrayBufferLike}} enter makes an array of the native side of an array of `outside`
+ * @property {(elements: any) => ArrayBufferView} leave makes an array of `outside` of one of the native side
+ */
+
+/**
+ * @param {NumberArray & {BYTES_PER_ELEMENT: number, name: string}} outside
+ * @param {NumberArray} inside
+ * @returns {Conversion} that of each element as JavaScript converts numbers
+ */
+const elementwise = (outside, inside) => ({
+  views: [outside.name],
+  outside,
+  enter: (elements) => /** @type {any} */ (new inside(elements)),
+  leave: (elements) => new outside(elements),
+});
+
+/** @param {Uint16Array} halves the upper halves of float32 numbers */
+const enterBfloat16 = (halves) => Uint32Array.from(halves, (half) => half << 16);
+
+/** @param {Float32Array} numbers, which are rounded to the nearest bfloat16, halfway to the even one */
+function leaveBfloat16(numbers) {
+  const bits = new Uint32Array(numbers.buffer, numbers.byteOffset, numbers.length);
+  return Uint16Array.from(bits, (word) => {
+    const isNan = (word & 0x7fffffff) >>> 0 > 0x7f800000;
+    // A NaN whose lower half says so must not become an infinity.
+    return isNan ? (word >>> 16) | 0x40 : (word + 0x7fff + ((word >>> 16) & 1)) >>> 16;
+  });
+}
+
+/**
+ * Types of inputs and outputs that WebNN lacks.
  *
- * @type {Map<string, {views: string[], outside: NumberArray & {BYTES_PER_ELEMENT: number}, inside: NumberArray}>}
+ * @type {Map<string, Conversion>}
  */
 const CONVERTED = new Map([
-  ['double', { views: ['Float64Array'], outside: Float64Array, inside: Float32Array }],
-  ['int16', { views: ['Int16Array'], outside: Int16Array, inside: Int32Array }],
-  ['uint16', { views: ['Uint16Array'], outside: Uint16Array, inside: Int32Array }],
+  ['double', elementwise(Float64Array, Float32Array)],
+  ['int16', elementwise(Int16Array, Int32Array)],
+  ['uint16', elementwise(Uint16Array, Int32Array)],
+  ['bfloat16', { views: ['Uint16Array'], outside: Uint16Array, enter: enterBfloat16, leave: leaveBfloat16 }],
 ]);
 
 /**
@@ -37,7 +71,7 @@ const CONVERTED = new Map([
 function elementsOf(buffer, made, dataType) {
   const elements = new ARRAYS[made](buffer);
   const types = CONVERTED.get(dataType);
-  return types === undefined ? elements : new types.outside(/** @type {Float32Array | Int32Array} */ (elements));
+  return types === undefined ? elements : types.leave(elements);
 }
 
 module.exports = { CONVERTED, elementsOf };

@@ -36,13 +36,13 @@ function nativeBytes(bytes, dataType, what) {
   if (types === undefined) {
     return bytes;
   }
-  const { outside, inside } = types;
+  const { outside, enter } = types;
   const count = bytes.byteLength / outside.BYTES_PER_ELEMENT;
   if (!Number.isInteger(count)) {
     throw codedError('ERR_WEBNN_SHAPE', `${what} has ${amount(bytes.byteLength, 'byte')}, expected a whole number of elements of ${dataType}`);
   }
   const aligned = bytes.byteOffset % outside.BYTES_PER_ELEMENT === 0 ? bytes : copyOf(bytes);
-  const { buffer } = new inside(new outside(aligned.buffer, aligned.byteOffset, count));
+  const { buffer } = enter(new outside(aligned.buffer, aligned.byteOffset, count));
   return new Uint8Array(buffer);
 }
 

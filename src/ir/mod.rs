@@ -7,6 +7,7 @@ mod identity;
 mod listing;
 mod origins;
 mod prologue;
+mod small_float;
 mod stencil;
 mod text;
 mod value_id;
@@ -19,6 +20,7 @@ pub use graph::{Epilogue, Evaluate, Graph, Growing, Node, Source, Value, bytes_o
 pub use identity::Identity;
 pub use listing::Listing;
 pub use prologue::{Prologue, Storage, is_cheap};
+pub use small_float::SmallFloat;
 pub use stencil::{Changes, Filling, Stencil};
 pub use text::parse;
 pub use value_id::ValueId;

@@ -1,6 +1,7 @@
 //! Constants whose elements are stored in another type, mostly one that WebNN lacks: widened whenever they are read, and
 //! never stored widened.
 
+use super::SmallFloat;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::{Buffer, Mapped};
@@ -35,6 +36,8 @@ pub enum FileType {
     Int2,
     /// An unsigned integer of 2 bits, stored likewise.
     Uint2,
+    /// A floating-point number of 4 or 8 bits.
+    Small(SmallFloat),
 }
 
 impl FileType {
@@ -45,13 +48,14 @@ impl FileType {
             FileType::Int4 | FileType::Uint4 => 4,
             FileType::Bfloat16 | FileType::Float16 | FileType::Int16 | FileType::Uint16 => 16,
             FileType::Double => 64,
+            FileType::Small(small) => small.bits(),
         }
     }
 
     /// The smallest data type that has all values of this type; float32, which rounds them, for doubles.
     pub const fn widened(self) -> DataType {
         match self {
-            FileType::Bfloat16 | FileType::Float16 | FileType::Double => DataType::Float32,
+            FileType::Bfloat16 | FileType::Float16 | FileType::Double | FileType::Small(_) => DataType::Float32,
             FileType::Int16 | FileType::Uint16 => DataType::Int32,
             FileType::Int4 | FileType::Int2 => DataType::Int8,
             FileType::Uint4 | FileType::Uint2 => DataType::Uint8,
@@ -77,6 +81,13 @@ impl FileType {
             FileType::Double => each(stored, into, |bytes| (f64::from_le_bytes(bytes) as f32).to_le_bytes()),
             FileType::Int16 => each(stored, into, |bytes| i32::from(i16::from_le_bytes(bytes)).to_le_bytes()),
             FileType::Uint16 => each(stored, into, |bytes| i32::from(u16::from_le_bytes(bytes)).to_le_bytes()),
+            FileType::Small(small) => {
+                let (bits, values) = (small.bits(), small.values());
+                for (at, into) in (skip..).zip(into.as_chunks_mut::<4>().0) {
+                    let pattern = stored[at * bits / 8] >> (at * bits % 8) & (0xff >> (8 - bits));
+                    *into = values[pattern as usize].to_le_bytes();
+                }
+            }
             FileType::Int4 | FileType::Uint4 | FileType::Int2 | FileType::Uint2 => {
                 let (bits, is_signed) = (self.bits(), matches!(self, FileType::Int4 | FileType::Int2));
                 let unused = 8 - bits;
@@ -220,13 +231,18 @@ mod tests {
             Uint16 => words().map(|b| u16::from_le_bytes(b) as f64).collect(),
             Uint4 | Uint2 => (0..count).map(|at| parts(at) as f64).collect(),
             Int4 | Int2 => (0..count).map(|at| signed(parts(at)) as f64).collect(),
+            Small(small) if small.bits() == 4 => {
+                (0..count).map(|at| small.values()[parts(at) as usize] as f64).collect()
+            }
+            Small(small) => bytes.iter().map(|&bits| small.values()[bits as usize] as f64).collect(),
         };
         (bytes, numbers)
     }
 
     #[test]
     fn every_part_reads_as_the_same_numbers() {
-        for from in [Bfloat16, Float16, Double, Int16, Uint16, Int4, Uint4, Int2, Uint2] {
+        let small = [SmallFloat::E4m3fn, SmallFloat::E2m1].map(Small);
+        for from in [Bfloat16, Float16, Double, Int16, Uint16, Int4, Uint4, Int2, Uint2].into_iter().chain(small) {
             let size = from.widened().size();
             // More than one piece, and a last byte that is not full.
             let count = PIECE_BYTES * 8 / from.bits() + 3;

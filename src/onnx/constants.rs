@@ -4,7 +4,7 @@
 use super::call::{Call, Step};
 use super::error::{Cut, ModelError, Refusal, Result};
 use super::import::{Importer, Value};
-use super::tensor::{self, Literal};
+use super::tensor::{self, ElementType, Literal};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Element, Number};
 use crate::error::{Error, amount};
@@ -64,6 +64,8 @@ pub enum Conversion {
     Truth,
     /// The sum with this number, as a byte.
     Lifted(u8),
+    /// Integers of 4 bits as they are.
+    Packed,
 }
 
 impl Importer<'_> {
@@ -74,18 +76,44 @@ impl Importer<'_> {
         if descriptor.is_empty() {
             return Ok(Value::Empty(descriptor));
         }
-        let window = match literal.bytes.len() > MAX_COPIED_BYTES {
-            true => self.model.files.window_of(&literal.bytes),
+        self.stored(descriptor, &literal.bytes).map(Value::Tensor)
+    }
+
+    /// A constant with the bytes of the file.
+    fn stored(&mut self, descriptor: Descriptor, bytes: &Bytes) -> Result<OperandId> {
+        let window = match bytes.len() > MAX_COPIED_BYTES {
+            true => self.model.files.window_of(bytes),
             false => None,
         };
         let constant = match window {
             Some(window) => self.builder.constant_mapped(descriptor, window),
             None => {
-                self.take_memory(literal.bytes.len())?;
-                self.builder.constant(descriptor, &literal.bytes)
+                self.take_memory(bytes.len())?;
+                self.builder.constant(descriptor, bytes)
             }
         };
-        constant.map(Value::Tensor).map_err(ModelError::of_constant)
+        constant.map_err(ModelError::of_constant)
+    }
+
+    /// A constant of 4-bit integers as it is stored, which only `dequantizeLinear` reads; `None` for other types and without
+    /// elements. All nodes share it.
+    fn packed(&mut self, literal: &Arc<Literal>) -> Result<Option<OperandId>> {
+        let dtype = match literal.element {
+            ElementType::Int4 => DataType::Int4,
+            ElementType::Uint4 => DataType::Uint4,
+            _ => return Ok(None),
+        };
+        let key = (Arc::as_ptr(literal), Conversion::Packed);
+        let descriptor = Descriptor::new(dtype, literal.shape.as_slice());
+        if let Some((_, known)) = self.converted.get(&key) {
+            return Ok(Some(*known));
+        }
+        if descriptor.is_empty() {
+            return Ok(None);
+        }
+        let operand = self.stored(descriptor, &literal.bytes)?;
+        self.converted.insert(key, (literal.clone(), operand));
+        Ok(Some(operand))
     }
 
     /// Deducts from the remaining bytes for translations.
@@ -388,6 +416,15 @@ impl Call<'_, '_> {
         let mut bytes = Buffer::zeroed(descriptor.bytes())?;
         fill(bytes.bytes_mut());
         Ok(self.importer.builder.constant_of(descriptor, bytes)?)
+    }
+
+    /// A constant of 4-bit integers as it is stored, which only `dequantizeLinear` reads; `None` for other types and without
+    /// elements.
+    ///
+    /// # Errors
+    /// If memory runs out.
+    pub fn packed(&mut self, literal: &Arc<Literal>) -> Step<Option<OperandId>> {
+        Ok(self.importer.packed(literal)?)
     }
 
     /// Represents a constant of the file whose type WebNN lacks in one that has all its values; a double is rounded to

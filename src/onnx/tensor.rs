@@ -6,7 +6,7 @@ use super::proto;
 use crate::dimension::{Dim, dims as into_dims};
 use crate::dtype::{DataType, Number};
 use crate::error::{Code, amount};
-use crate::ir::{FileType, Widened};
+use crate::ir::{FileType, SmallFloat, Widened};
 use crate::memory::{Backing, Buffer, Mapped, check_room};
 use bytes::Bytes;
 use half::{bf16, f16};
@@ -84,11 +84,11 @@ impl ElementType {
         }
     }
 
-    /// The type of the operand for an input or output of this type: WebNN's, float32 for double, and int32 for 16-bit
-    /// integers. Code that reads and writes the elements converts them.
+    /// The type of the operand for an input or output of this type: WebNN's, float32 for double and bfloat16, and int32 for
+    /// 16-bit integers. Code that reads and writes the elements converts them.
     pub fn carried(self) -> Option<DataType> {
         match self {
-            ElementType::Double => Some(DataType::Float32),
+            ElementType::Double | ElementType::Bfloat16 => Some(DataType::Float32),
             ElementType::Int16 | ElementType::Uint16 => Some(DataType::Int32),
             other => other.webnn(),
         }
@@ -113,6 +113,12 @@ impl ElementType {
             ElementType::Uint4 => FileType::Uint4,
             ElementType::Int2 => FileType::Int2,
             ElementType::Uint2 => FileType::Uint2,
+            ElementType::Float8E4m3fn => FileType::Small(SmallFloat::E4m3fn),
+            ElementType::Float8E4m3fnuz => FileType::Small(SmallFloat::E4m3fnuz),
+            ElementType::Float8E5m2 => FileType::Small(SmallFloat::E5m2),
+            ElementType::Float8E5m2fnuz => FileType::Small(SmallFloat::E5m2fnuz),
+            ElementType::Float8E8m0 => FileType::Small(SmallFloat::E8m0),
+            ElementType::Float4E2m1 => FileType::Small(SmallFloat::E2m1),
             _ => return None,
         })
     }
@@ -185,18 +191,21 @@ impl Literal {
                 let unused = 8 - self.element.bits();
                 self.parts().for_each(|bits| f((((bits << unused) as i8 >> unused) as i64).into()))
             }
-            other => match other.webnn() {
-                Some(dtype) => visit(dtype, bytes, f),
-                None => return Err(format!("elements of type {other} have no counterpart in WebNN")),
+            other => match (other.webnn(), other.foreign()) {
+                (Some(dtype), _) => visit(dtype, bytes, f),
+                (None, Some(FileType::Small(small))) => {
+                    self.parts().for_each(|bits| f(f64::from(small.values()[bits as usize]).into()))
+                }
+                _ => return Err(format!("elements of type {other} have no counterpart in WebNN")),
             },
         }
         Ok(())
     }
 
-    /// The bits of every element of a 2-bit or 4-bit type.
+    /// The bits of every element of a type of 2, 4 or 8 bits.
     fn parts(&self) -> impl Iterator<Item = u8> {
         let bits = self.element.bits();
-        let mask = (1 << bits) - 1;
+        let mask = 0xff >> (8 - bits);
         let parts = self.bytes.iter().flat_map(move |byte| (0..8).step_by(bits).map(move |at| byte >> at & mask));
         parts.take(self.elements())
     }

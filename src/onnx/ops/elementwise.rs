@@ -279,7 +279,8 @@ fn cast(call: &mut Call) -> Outcome {
 /// range of int32.
 fn wide(call: &Call) -> DataType {
     let is_float = |dtype: DataType| dtype.is_float();
-    let is_real = call.input_literal(0).is_some_and(|literal| literal.element.computed().is_some());
+    let from = call.input_literal(0).and_then(|literal| literal.element.foreign());
+    let is_real = from.is_some_and(|from| is_float(from.widened()));
     if is_real || call.input_type(0).is_some_and(is_float) { DataType::Float32 } else { DataType::Int32 }
 }
 
@@ -381,7 +382,11 @@ pub const OPERATORS: &[Entry] = &[
     standard("Abs", "", |call| unary_of_signed(call, E::Abs)),
     standard("Add", "", |call| binary(call, E::Add)),
     standard("BitCast", "constants, or between integers", bit_cast),
-    standard("Cast", "double and bfloat16 become float32; no float8, float6, float4, integers of 2 and 4 bits", cast),
+    standard(
+        "Cast",
+        "double and bfloat16 become float32; from float8 and float4 only constants; not to these, to float6 and to integers of 2 and 4 bits",
+        cast,
+    ),
     standard("CastLike", "to truth values only from uint8", cast_like),
     standard("Ceil", "", |call| unary(call, E::Ceil)),
     standard("Clip", "", clip),

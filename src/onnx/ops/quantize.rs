@@ -16,7 +16,7 @@ use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
-use crate::onnx::tensor::ElementType;
+use crate::onnx::tensor::{ElementType, Literal};
 use crate::ops::conv2d::Conv2dAttributes;
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::extension::integer_product::IntegerProduct;
@@ -25,6 +25,7 @@ use crate::ops::quantized::ProductKind;
 use crate::ops::reduce::ReduceKind;
 use crate::ops::spatial::InputLayout;
 use crate::shape::Descriptor;
+use std::sync::Arc;
 
 /// How the elements of an input share scales.
 struct Granularity {
@@ -72,7 +73,22 @@ impl Granularity {
         if size == expected[axis] * self.block {
             return Ok(operand);
         }
-        // Expands to one scale per element.
+        self.repeated(call, operand, axis)
+    }
+
+    /// Like [`spread`](Self::spread), in a shape that broadcasts to that of the input.
+    fn broadcastable(&self, call: &mut Call, operand: OperandId) -> Step<OperandId> {
+        let spread = self.spread(call, operand)?;
+        let axis = call.axis(self.axis, self.shape.len())? as usize;
+        if self.block == 0 || call.shape(spread)[axis] == self.shape[axis] {
+            return Ok(spread);
+        }
+        self.repeated(call, spread, axis)
+    }
+
+    /// Repeats the number of each block for each of its elements.
+    fn repeated(&self, call: &mut Call, operand: OperandId, axis: usize) -> Step<OperandId> {
+        let size = self.shape[axis];
         let elements = places(call, DataType::Int32, size, 0, 1)?;
         let block = call.int_scalar(DataType::Int32, self.block as i64)?;
         let blocks = call.div(elements, block)?;
@@ -89,11 +105,43 @@ fn quantized(call: &mut Call, index: usize) -> Step<OperandId> {
     }
 }
 
+/// The input at `index`, which may be a constant of a type that files store numbers in.
+fn numbers(call: &mut Call, index: usize) -> Step<OperandId> {
+    match call.input_literal(index) {
+        Some(literal) => Ok(call.widened(&literal)?),
+        None => call.input(index),
+    }
+}
+
 /// The type named by the attribute `name`; `None` without it.
 fn named_type(call: &Call, name: &str) -> Step<Option<DataType>> {
     let Some(element) = call.type_attribute(name)? else { return Ok(None) };
     let dtype = element.webnn();
     dtype.map(Some).ok_or_else(|| Refusal(format!("{name} is {element}, which WebNN does not have")))
+}
+
+/// The numbers and zero points of a constant of 4 bits as they are stored; `None` if they have to be widened, or have another
+/// type. No operator changes the shape of such zero points: they have it from the start.
+fn packed(call: &mut Call, scale: OperandId) -> Step<Option<(OperandId, OperandId)>> {
+    let Some(literal) = call.input_literal(0) else { return Ok(None) };
+    let zero_point = call.input_literal(2);
+    if call.value(2).is_some() && zero_point.as_ref().is_none_or(|zero| zero.element != literal.element)
+        || !call.is_constant(scale)
+    {
+        return Ok(None);
+    }
+    let shape = call.sizes(scale);
+    if zero_point.as_ref().is_some_and(|zero| zero.elements() != crate::shape::elements(&shape)) {
+        return Ok(None);
+    }
+    let Some(x) = call.packed(&literal)? else { return Ok(None) };
+    let zero_point = match zero_point {
+        Some(zero) => {
+            call.packed(&Arc::new(Literal { shape, ..(*zero).clone() }))?.expect("of this type, with elements")
+        }
+        None => zeros(call, scale, call.dtype(x))?,
+    };
+    Ok(Some((x, zero_point)))
 }
 
 /// Zeros of the shape of `scale`. They are a constant if `scale` is, which keeps a dequantized constant constant.
@@ -163,19 +211,50 @@ fn range_of_16_bits(element: ElementType) -> Option<[i128; 2]> {
 /// # Errors
 /// If WebNN lacks a type.
 pub fn dequantize_linear(call: &mut Call) -> Outcome {
-    let (x, scale) = (quantized(call, 0)?, call.input(1)?);
+    if call.input_literal(0).and_then(|literal| literal.element.foreign()).is_some_and(|from| from.widened().is_float())
+    {
+        return scaled_floats(call);
+    }
+    let scale = numbers(call, 1)?;
     let dtype = named_type(call, "output_dtype")?.filter(|_| call.opset >= 23).unwrap_or(call.dtype(scale));
     let scale = call.cast(scale, dtype)?;
-    let granularity = Granularity::new(call, call.shape(x))?;
+    let granularity = Granularity::new(call, call.input_shape(0)?)?;
     let scale = granularity.spread(call, scale)?;
-    let zero_point = match call.value(2) {
-        Some(_) => {
-            let zero_point = quantized(call, 2)?;
-            granularity.spread(call, zero_point)?
+    let (x, zero_point) = match packed(call, scale)? {
+        Some(packed) => packed,
+        None => {
+            let x = quantized(call, 0)?;
+            let zero_point = match call.value(2) {
+                Some(_) => {
+                    let zero_point = quantized(call, 2)?;
+                    granularity.spread(call, zero_point)?
+                }
+                None => zeros(call, scale, call.dtype(x))?,
+            };
+            (x, zero_point)
         }
-        None => zeros(call, scale, call.dtype(x))?,
     };
     let y = call.emit(Quantize::DequantizeLinear, &[x, scale, zero_point]);
+    call.one(y)
+}
+
+/// `DequantizeLinear` of a constant of floating-point numbers of 4 or 8 bits.
+fn scaled_floats(call: &mut Call) -> Outcome {
+    let (x, scale) = (numbers(call, 0)?, numbers(call, 1)?);
+    let dtype = named_type(call, "output_dtype")?.filter(|_| call.opset >= 23).unwrap_or(call.dtype(scale));
+    let (x, scale) = (call.cast(x, dtype)?, call.cast(scale, dtype)?);
+    let granularity = Granularity::new(call, call.shape(x))?;
+    let x = match call.value(2) {
+        Some(_) => {
+            let zero_point = numbers(call, 2)?;
+            let zero_point = call.cast(zero_point, dtype)?;
+            let zero_point = granularity.broadcastable(call, zero_point)?;
+            call.sub(x, zero_point)?
+        }
+        None => x,
+    };
+    let scale = granularity.broadcastable(call, scale)?;
+    let y = call.mul(x, scale);
     call.one(y)
 }
 
@@ -474,7 +553,11 @@ pub fn qlinear_conv(call: &mut Call) -> Outcome {
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
     standard("ConvInteger", "", conv_integer),
-    standard("DequantizeLinear", "integers of 2, 4 and 16 bits only as constants; no float8", dequantize_linear),
+    standard(
+        "DequantizeLinear",
+        "integers of 2, 4 and 16 bits, float8 and float4 only as constants",
+        dequantize_linear,
+    ),
     standard("DynamicQuantizeLinear", "", dynamic_quantize_linear),
     standard("MatMulInteger", "", matmul_integer),
     standard("QLinearConv", "", qlinear_conv),
@@ -488,15 +571,39 @@ pub const OPERATORS: &[Entry] = &[
 
 #[cfg(test)]
 mod tests {
+    use crate::dtype::{DataType, Number};
     use crate::onnx::tensor::ElementType::*;
     use crate::onnx::testing::*;
-    use crate::testing::{Tolerance, check};
+    use crate::ops::tensor::Tensor;
+    use crate::reference;
+    use crate::shape::Descriptor;
+    use crate::testing::{Tolerance, check, compiled};
+    use std::collections::HashMap;
 
     #[test]
     fn computed_zero_points_of_16_bits_are_refused() {
         let graph = TestGraph::default().input("x", Float, &["4"]).floats("s", &[], &[0.1]).input("z", Int16, &[]);
         let refusal = graph.node("QuantizeLinear", "x s z", "y", vec![]).output_of("y", Int16).refusal(21);
         assert!(refusal.contains("the zero point is a computed 16-bit integer"), "{refusal}");
+    }
+
+    #[test]
+    fn small_floats_with_scales_that_are_powers_of_two() {
+        // As MXFP4 stores weights: blocks of two numbers of 4 bits, with exponents.
+        let graph = TestGraph::default()
+            .raw("w", Float4E2m1, &[2, 4], &[0x21, 0x7f, 0x43, 0x98])
+            .raw("s", Float8E8m0, &[2, 2], &[127, 128, 126, 130])
+            .input("x", Float, &["2", "4"])
+            .node("DequantizeLinear", "w s", "v", vec![("block_size", Attr::Int(2)), ("axis", Attr::Int(1))])
+            .node("Mul", "x v", "y", vec![])
+            .output("y")
+            .import(24, &Default::default())
+            .unwrap();
+        let ones = Tensor::from_fn(&Descriptor::new(DataType::Float32, [2, 4]), |_| Number::Float(1.0));
+        let inputs = HashMap::from([("x".to_string(), ones)]);
+        let y = reference::run(&graph, &inputs).remove("y").expect("an output");
+        let expected = [0.5, 1.0, -12.0, 12.0, 0.75, 1.0, -0.0, -4.0];
+        assert_eq!(y.numbers().map(|number| number.to_f64()).collect::<Vec<_>>(), expected);
     }
 
     /// A product of bytes, as onnxruntime's dynamic quantization writes it, with rows of 600.
@@ -584,7 +691,36 @@ mod tests {
             TestGraph::default().raw("w", Int4, &[2, 4], &[0x21, 0x43, 0x65, 0x87]).input("s", Float, &["2", "2"]);
         let attributes = vec![("block_size", Attr::Int(2)), ("axis", Attr::Int(1))];
         let text = graph.node("DequantizeLinear", "w s", "y", attributes).output("y").text(21);
-        assert!(text.contains("int8 [2, 4]") && !text.contains("gather"), "{text}");
+        assert!(text.contains("int4 [2, 4]") || text.contains("int8 [2, 4]"), "{text}");
+        assert!(!text.contains("gather"), "{text}");
+    }
+
+    #[test]
+    fn weights_of_four_bits_stay_packed_in_products() {
+        let bytes: Vec<u8> = (0..64 * 24 / 2).map(|i| (i * 37 % 251) as u8).collect();
+        let zeros: Vec<u8> = (0..2 * 24 / 2).map(|i| (i * 11 % 256) as u8).collect();
+        let scales: Vec<f32> = (0..48).map(|i| 0.25 + i as f32 / 64.0).collect();
+        for (what, shape, scale_shape, zero, attributes) in [
+            ("blocks with zero points", [64, 24], vec![2, 24], true, vec![("axis", 0), ("block_size", 32)]),
+            ("blocks", [64, 24], vec![2, 24], false, vec![("axis", 0), ("block_size", 32)]),
+            ("columns", [64, 24], vec![24], true, vec![("axis", 1)]),
+        ] {
+            let count: i64 = scale_shape.iter().product();
+            let mut graph = TestGraph::default()
+                .input("x", Float, &["3", "64"])
+                .raw("w", Uint4, &shape, &bytes)
+                .floats("s", &scale_shape, &scales[..count as usize]);
+            if zero {
+                graph = graph.raw("z", Uint4, &scale_shape, &zeros[..count as usize / 2]);
+            }
+            let attributes = attributes.into_iter().map(|(name, value)| (name, Attr::Int(value))).collect();
+            let inputs = if zero { "w s z" } else { "w s" };
+            let graph = graph.node("DequantizeLinear", inputs, "v", attributes).node("MatMul", "x v", "y", vec![]);
+            let graph = graph.output("y").import(21, &Default::default()).unwrap();
+            let text = compiled(&graph).to_string();
+            assert!(text.contains("blockProduct") && !text.contains("int8"), "{what}: {text}");
+            check(&graph, Tolerance::ulps(64).or_absolute(1e-3));
+        }
     }
 
     #[test]
