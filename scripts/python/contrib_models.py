@@ -383,6 +383,47 @@ case("gather_block_int4_middle", GATHER,
       "indices": np.array([[4, 0]], dtype=np.int32), "scales": Const(positive("gb6s", 3, 5, 2))},
      block_size=16, quantize_axis=2, gather_axis=1)
 
+# ---- Linear attention ------------------------------------------------------------------------------------------------
+
+LINEAR = "LinearAttention"
+
+
+def recurrent(name, steps, batch=2, queries=2, keys=2, states=2, size=8, decay=None, beta=None, past=True):
+    """Inputs of a LinearAttention, whose keys have length 1."""
+    k = normal(name + "k", batch, steps, keys, size)
+    k /= np.linalg.norm(k, axis=3, keepdims=True)
+    return {
+        "q": normal(name + "q", batch, steps, queries * size),
+        "k": k.reshape(batch, steps, keys * size),
+        "v": normal(name + "v", batch, steps, states * 6),
+        "past": normal(name + "p", batch, states, size, 6) if past else None,
+        "decay": -np.abs(normal(name + "d", batch, steps, decay or states)),
+        "beta": rng(name + "b").random((batch, steps, beta or states), dtype=np.float32),
+    }
+
+
+for rule in ("linear", "gated", "delta", "gated_delta"):
+    for steps in (1, 5, 70):
+        case(f"linear_attention_{rule}_{steps}", LINEAR, recurrent(f"la{rule}{steps}", steps), ("y", "present"),
+             q_num_heads=2, kv_num_heads=2, update_rule=rule)
+for steps in (1, 40):
+    case(f"linear_attention_shared_state_{steps}", LINEAR, recurrent(f"la1{steps}", steps, queries=4), ("y", "present"),
+         q_num_heads=4, kv_num_heads=2, scale=0.3)
+    case(f"linear_attention_shared_queries_{steps}", LINEAR,
+         recurrent(f"la2{steps}", steps, states=4, beta=1, past=False), ("y", "present"), q_num_heads=2, kv_num_heads=4)
+    case(f"linear_attention_decay_of_features_{steps}", LINEAR, recurrent(f"la3{steps}", steps, decay=16),
+         ("y", "present"), q_num_heads=2, kv_num_heads=2)
+
+CONV = "CausalConvWithState"
+for steps in (1, 7):
+    conv = {"x": normal(f"cc{steps}", 2, 4, steps), "w": Const(normal("ccw", 4, 1, 3)), "b": Const(normal("ccb", 4))}
+    case(f"causal_conv_{steps}", CONV, {**conv, "past": normal("ccp", 2, 4, 2)}, ("y", "present"), activation="silu")
+    case(f"causal_conv_dilated_{steps}", CONV, {**conv, "past": normal("ccq", 2, 4, 4)}, ("y", "present"), dilation=2)
+    case(f"causal_conv_without_past_{steps}", CONV, conv, ("y", "present"))
+    case(f"causal_conv_channels_last_{steps}", CONV,
+         {**conv, "x": normal(f"ccl{steps}", 2, steps, 2, 2), "past": normal("cclp", 2, 2, 2, 2)}, ("y", "present"),
+         channels_last=1)
+
 # ---- Quantized tensors -----------------------------------------------------------------------------------------------
 
 
