@@ -8,7 +8,8 @@ onnxruntime's CPU provider:
 
     python contrib_models.py DIRECTORY [--only a,b]
 
-Operators that onnxruntime has no CPU kernel for (BiasAdd, BiasSoftmax, BiasSplitGelu) are not here.
+Operators that onnxruntime has no CPU kernel for (BiasAdd, BiasSoftmax, BiasSplitGelu) are not here, nor are products with
+weights of one bit and normalized queries and keys of GroupQueryAttention.
 """
 
 import os
@@ -40,11 +41,11 @@ class Const:
 CASES = {}
 
 
-def case(name, operator, inputs, outputs=("y",), domain=MICROSOFT, **attributes):
+def case(name, operator, inputs, outputs=("y",), domain=MICROSOFT, tolerance=None, **attributes):
     """A case. `inputs` maps names to arrays, which the caller feeds, to Const, or to None for what is left out; empty
-    names of `outputs` are left out."""
+    names of `outputs` are left out. `tolerance` is for all results, if the usual ones do not fit."""
     assert name not in CASES, name
-    CASES[name] = (operator, inputs, outputs, domain, attributes)
+    CASES[name] = (operator, inputs, outputs, domain, tolerance, attributes)
 
 
 def normal(name, *shape, scale=1.0, dtype=np.float32):
@@ -153,6 +154,32 @@ case("embed_layer_norm_no_segments", "EmbedLayerNormalization", {**embedding, "s
 case("embed_layer_norm_position_ids", "EmbedLayerNormalization",
      {**embedding, "mask": None, "position_ids": integers("pos", 0, 10, (2, 5), np.int32)}, ("y", "mask_index"))
 
+quantized_embedding = {
+    "ids": integers("qids", 0, 20, (2, 5), np.int32),
+    "segments": integers("qseg", 0, 2, (2, 5), np.int32),
+    **{name: Const(integers("qe" + name, 0, 256, shape, np.uint8))
+       for name, shape in {"words": (20, 8), "positions": (10, 8), "types": (2, 8), "gamma": 8, "beta": 8}.items()},
+    "mask": np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], dtype=np.int32),
+    **{f"{name}_scale": Const(np.float32(0.01 + at / 100))
+       for at, name in enumerate(("words", "positions", "types", "gamma", "beta"))},
+    **{f"{name}_zero": Const(np.uint8(100 + at))
+       for at, name in enumerate(("words", "positions", "types", "gamma", "beta"))},
+}
+case("q_embed_layer_norm", "QEmbedLayerNormalization", quantized_embedding, ("y", "mask_index"), epsilon=1e-12)
+case("q_embed_layer_norm_no_segments", "QEmbedLayerNormalization",
+     {**quantized_embedding, **dict.fromkeys(("segments", "types", "mask", "types_scale", "types_zero"))},
+     ("y", "mask_index"))
+
+case("gated_add", "GatedAdd", {"x": normal("gax", 2, 3, 8), "y0": normal("gay", 2, 3, 8), "gate": normal("gag", 2, 3, 1)})
+for activation in ("silu", "sigmoid"):
+    case(f"gated_rms_norm_{activation}", "GatedRMSNorm",
+         {"x": normal("grx", 2, 3, 16), "scale": Const(positive("grs", 8)), "gate": normal("grg", 2, 3, 16)},
+         activation=activation)
+linear_gate = {"a": normal("lga", 2, 3, 4, scale=3), "dt_bias": Const(normal("lgb", 4)),
+               "decay_scale": Const(-positive("lgs", 4))}
+case("linear_attention_gate", "LinearAttentionGate", {**linear_gate, "b": normal("lgr", 2, 3, 4)}, ("decay", "beta"))
+case("linear_attention_gate_decay", "LinearAttentionGate", linear_gate, ("decay",))
+
 # ---- Attention -------------------------------------------------------------------------------------------------------
 
 MASKS = {
@@ -228,6 +255,28 @@ case("mha_past_mask", MHA,
 case("mha_present", MHA, flat_heads("mha10"), ("y", "present_key", "present_value"), num_heads=2)
 case("mha_encoder_states", MHA,
      {"q": normal("mha11q", 2, 3, 8), "k": normal("mha11k", 2, 2, 6, 4), "v": normal("mha11v", 2, 2, 6, 4)},
+     num_heads=2)
+
+DECODER = "DecoderMaskedMultiHeadAttention"
+one_token = {name: normal("dmm" + name, 2, 1, 8) for name in "qkv"}
+buffers = {"past_key": normal("dmmpk", 2, 2, 6, 4), "past_value": normal("dmmpv", 2, 2, 6, 4)}
+case("decoder_mha_self", DECODER,
+     {**one_token, "mask": None, "attention_bias": None, **buffers, "past_length": i32(3)},
+     ("y", "present_key", "present_value"), num_heads=2, past_present_share_buffer=1)
+case("decoder_mha_self_first", DECODER,
+     {**one_token, "mask": None, "attention_bias": None, **buffers, "past_length": i32(0)},
+     ("y", "present_key", "present_value"), num_heads=2, past_present_share_buffer=1, scale=0.7)
+case("decoder_mha_self_bias_mask", DECODER,
+     {**one_token, "mask": np.array([[1, 1, 1, 1], [0, 1, 1, 1]], dtype=np.int32),
+      "attention_bias": normal("dmmab", 1, 2, 1, 4), **buffers, "past_length": i32(3), "beam_width": None,
+      "cache_indirection": None, "bias": Const(normal("dmmb", 24))},
+     ("y", "present_key", "present_value"), num_heads=2, past_present_share_buffer=1)
+encoded = {"q": one_token["q"], "k": normal("dmmck", 2, 2, 5, 4), "v": normal("dmmcv", 2, 2, 5, 4)}
+case("decoder_mha_cross", DECODER, encoded, num_heads=2)
+case("decoder_mha_cross_mask", DECODER,
+     {**encoded, "mask": np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], dtype=np.int32),
+      **dict.fromkeys(("attention_bias", "past_key", "past_value", "past_length", "beam_width", "cache_indirection")),
+      "bias": Const(normal("dmmcb", 24))},
      num_heads=2)
 
 for layout, shape in {"3d": (2, 3, 16), "4d": (2, 2, 3, 8)}.items():
@@ -383,6 +432,17 @@ case("gather_block_int4_middle", GATHER,
       "indices": np.array([[4, 0]], dtype=np.int32), "scales": Const(positive("gb6s", 3, 5, 2))},
      block_size=16, quantize_axis=2, gather_axis=1)
 
+for quant_type, type_name in enumerate(("fp4", "nf4")):
+    for rows in (1, 5):
+        case(f"matmul_bnb4_{type_name}_{rows}", "MatMulBnb4",
+             {"a": normal("bnb4", rows, 32), "b": Const(integers("bnb4b", 0, 256, (24 * 32 // 2,), np.uint8)),
+              "absmax": Const(positive("bnb4s", 24 * 32 // 16))},
+             N=24, K=32, block_size=16, quant_type=quant_type)
+case("matmul_bnb4_uneven", "MatMulBnb4",
+     {"a": normal("bnb4u", 2, 3, 20), "b": Const(integers("bnb4ub", 0, 256, (7 * 20 // 2,), np.uint8)),
+      "absmax": Const(positive("bnb4us", 5))},
+     N=7, K=20, block_size=32, quant_type=1)
+
 # ---- Linear attention ------------------------------------------------------------------------------------------------
 
 LINEAR = "LinearAttention"
@@ -423,6 +483,25 @@ for steps in (1, 7):
     case(f"causal_conv_channels_last_{steps}", CONV,
          {**conv, "x": normal(f"ccl{steps}", 2, steps, 2, 2), "past": normal("cclp", 2, 2, 2, 2)}, ("y", "present"),
          channels_last=1)
+
+# ---- Operators of the standard in older forms -------------------------------------------------------------------------
+
+for axis in (0, -1):
+    case(f"expand_dims_{'first' if axis == 0 else 'last'}", "ExpandDims",
+         {"x": normal("ed", 2, 3), "axis": Const(np.int32(axis))})
+case("gather_nd", "GatherND", {"x": normal("gnd", 2, 3, 4), "i": np.array([[0, 1], [1, -1]], dtype=np.int64)})
+for mode in ("bilinear", "nearest", "bicubic"):
+    case(f"grid_sample_{mode}", "GridSample", {"x": normal("gs", 1, 2, 4, 5), "grid": normal("gsg", 1, 3, 3, 2)}, mode=mode,
+         padding_mode="border")
+case("pad_2d_sizes", "Pad",
+     {"x": normal("pad", 2, 3), "pads": Const(np.array([[0, 1, 2, 0]], dtype=np.int64)), "value": Const(np.float32([5]))})
+case("pad_edge", "Pad", {"x": normal("pad1", 3, 3), "pads": Const(np.array([1, 1, 0, -1], dtype=np.int64))}, mode="edge")
+case("range_int", "Range", {"start": Const(np.int64([2])), "limit": Const(np.int64(7))})
+case("range_float", "Range",
+     {"start": Const(np.float32(1)), "limit": Const(np.float32(2)), "delta": Const(np.float32(0.25))})
+case("trilu_lower", "Trilu", {"x": normal("tri", 2, 3, 4), "k": Const(np.int64(1))}, upper=0)
+case("trilu_upper", "Trilu", {"x": normal("tri1", 3, 4)})
+case("unique", "Unique", {"x": np.array([2, 1, 1, 3, 4, 3], dtype=np.float32)}, ("y", "which", "counts"))
 
 # ---- Quantized tensors -----------------------------------------------------------------------------------------------
 
@@ -514,6 +593,25 @@ case("q_attention_columns_past", "QAttention",
       "w_zero": Const(np.zeros(24, dtype=np.int8)), "past": normal("qatp", 2, 2, 2, 3, 4)}, ("y", "present"),
      num_heads=2, unidirectional=1)
 
+for name, dtype, zero, directions, columns in (
+    ("uint8", np.uint8, 128, 1, 1), ("int8", np.int8, 0, 1, 1), ("both", np.int8, 0, 2, 1), ("columns", np.int8, 0, 2, 20),
+):
+    info = np.iinfo(dtype)
+    parameters = (directions,) if columns == 1 else (directions, columns)
+    weights = {
+        key: Const(integers(f"dql{name}{key}", info.min, info.max + 1, (directions, features, 20), dtype))
+        for key, features in (("w", 4), ("r", 5))
+    }
+    # onnxruntime rounds input and states to 8 bits.
+    case(f"dynamic_quantize_lstm_{name}", "DynamicQuantizeLSTM",
+         {"x": normal("dqlx" + name, 6, 2, 4), **weights, "b": Const(normal("dqlb", directions, 40)),
+          **dict.fromkeys(("lengths", "h", "c", "p")),
+          **{f"{key}_{what}": Const(value) for key in "wr"
+             for what, value in (("scale", positive(f"dqls{key}", *parameters) * np.float32(0.005)),
+                                 ("zero", np.full(parameters, zero, dtype=dtype)))}},
+         ("y", "y_h", "y_c"), tolerance=0.02, hidden_size=5,
+         direction="bidirectional" if directions == 2 else "forward")
+
 case("quantize_linear", "QuantizeLinear",
      {"x": normal("ql", 3, 4), "scale": Const(np.float32(0.02)), "zero": Const(np.int8(3))})
 case("quantize_linear_axis", "QuantizeLinear",
@@ -550,7 +648,7 @@ def model_of(operator, inputs, outputs, domain, attributes):
 
 def write(directory, name):
     """Writes the case `name` and gives its entry for the manifest."""
-    operator, inputs, outputs, domain, attributes = CASES[name]
+    operator, inputs, outputs, domain, tolerance, attributes = CASES[name]
     model, feeds = model_of(operator, inputs, outputs, domain, attributes)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -562,7 +660,8 @@ def write(directory, name):
     folder = os.path.join(directory, name)
     os.makedirs(folder, exist_ok=True)
     onnx.save(model, os.path.join(folder, "model.onnx"))
-    return save_case(folder, operator, [(feeds, results)])
+    more = {} if tolerance is None else {"tolerance": tolerance}
+    return save_case(folder, operator, [(feeds, results)], **more)
 
 
 if __name__ == "__main__":

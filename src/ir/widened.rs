@@ -35,14 +35,42 @@ pub enum FileType {
     Int2,
     /// An unsigned integer of 2 bits, stored likewise.
     Uint2,
+    /// One of the 16 quantiles of a normal distribution, scaled to -1..1, as bitsandbytes stores it. Two share a byte, the
+    /// first in its high bits.
+    Nf4,
+    /// A floating-point number of 4 bits, scaled to -1..1 and stored likewise.
+    Fp4,
 }
+
+/// The numbers of [`FileType::Nf4`].
+const NF4: [f32; 16] = [
+    -1.0,
+    -0.696_192_8,
+    -0.525_073_05,
+    -0.394_917_5,
+    -0.284_441_38,
+    -0.184_773_43,
+    -0.091_050_036,
+    0.0,
+    0.079_580_3,
+    0.160_930_2,
+    0.246_112_3,
+    0.337_915_24,
+    0.440_709_83,
+    0.562_617,
+    0.722_956_84,
+    1.0,
+];
+
+/// The numbers of [`FileType::Fp4`]: the upper half is the lower one with the other sign.
+const FP4: [f32; 8] = [0.0, 5.208_333_3e-3, 0.666_666_7, 1.0, 0.333_333_34, 0.5, 0.166_666_67, 0.25];
 
 impl FileType {
     /// Bits per element.
     pub const fn bits(self) -> usize {
         match self {
             FileType::Int2 | FileType::Uint2 => 2,
-            FileType::Int4 | FileType::Uint4 => 4,
+            FileType::Int4 | FileType::Uint4 | FileType::Nf4 | FileType::Fp4 => 4,
             FileType::Bfloat16 | FileType::Float16 | FileType::Int16 | FileType::Uint16 => 16,
             FileType::Double => 64,
         }
@@ -51,7 +79,9 @@ impl FileType {
     /// The smallest data type that has all values of this type; float32, which rounds them, for doubles.
     pub const fn widened(self) -> DataType {
         match self {
-            FileType::Bfloat16 | FileType::Float16 | FileType::Double => DataType::Float32,
+            FileType::Bfloat16 | FileType::Float16 | FileType::Double | FileType::Nf4 | FileType::Fp4 => {
+                DataType::Float32
+            }
             FileType::Int16 | FileType::Uint16 => DataType::Int32,
             FileType::Int4 | FileType::Int2 => DataType::Int8,
             FileType::Uint4 | FileType::Uint2 => DataType::Uint8,
@@ -77,6 +107,11 @@ impl FileType {
             FileType::Double => each(stored, into, |bytes| (f64::from_le_bytes(bytes) as f32).to_le_bytes()),
             FileType::Int16 => each(stored, into, |bytes| i32::from(i16::from_le_bytes(bytes)).to_le_bytes()),
             FileType::Uint16 => each(stored, into, |bytes| i32::from(u16::from_le_bytes(bytes)).to_le_bytes()),
+            FileType::Nf4 => widen_by(&NF4, stored, skip, into),
+            FileType::Fp4 => {
+                let numbers = std::array::from_fn(|at| if at < 8 { FP4[at] } else { -FP4[at - 8] });
+                widen_by(&numbers, stored, skip, into);
+            }
             FileType::Int4 | FileType::Uint4 | FileType::Int2 | FileType::Uint2 => {
                 let (bits, is_signed) = (self.bits(), matches!(self, FileType::Int4 | FileType::Int2));
                 let unused = 8 - bits;
@@ -86,6 +121,14 @@ impl FileType {
                 }
             }
         }
+    }
+}
+
+/// Replaces halves of bytes, the high one first, by the numbers that they count.
+fn widen_by(numbers: &[f32; 16], stored: &[u8], skip: usize, into: &mut [u8]) {
+    for (at, into) in (skip..).zip(into.as_chunks_mut::<4>().0) {
+        let number = stored[at / 2] >> (4 * (1 - at % 2)) & 15;
+        *into = numbers[number as usize].to_le_bytes();
     }
 }
 
@@ -202,11 +245,20 @@ mod tests {
     use crate::shape::Descriptor;
     use FileType::*;
 
+    /// The numbers that four bits of a type stand for.
+    fn table(from: FileType) -> Vec<f64> {
+        let fp4 = [0.0, 0.0625, 8.0, 12.0, 4.0, 6.0, 2.0, 3.0].map(|number| (number / 12.0) as f32 as f64);
+        match from {
+            Nf4 => NF4.map(f64::from).to_vec(),
+            _ => fp4.iter().copied().chain(fp4.map(|number| -number)).collect(),
+        }
+    }
+
     /// The bytes of `count` elements of a type, and the elements as numbers.
     fn elements(from: FileType, count: usize) -> (Vec<u8>, Vec<f64>) {
         let bytes: Vec<u8> = match from {
             Double => (0..count).flat_map(|at| (at as f64 * 1.1 - 7.0).to_le_bytes()).collect(),
-            _ => (0..(count * from.bits()).div_ceil(8)).map(|at| (at * 151 + 7) as u8 & 0xbf).collect(),
+            _ => (0..(count * from.bits()).div_ceil(8) + 1).map(|at| (at * 151 + 7) as u8 & 0xbf).collect(),
         };
         let words = || bytes.as_chunks::<2>().0.iter().copied();
         let parts = |at: usize| bytes[at * from.bits() / 8] >> (at * from.bits() % 8) & ((1 << from.bits()) - 1);
@@ -220,13 +272,15 @@ mod tests {
             Uint16 => words().map(|b| u16::from_le_bytes(b) as f64).collect(),
             Uint4 | Uint2 => (0..count).map(|at| parts(at) as f64).collect(),
             Int4 | Int2 => (0..count).map(|at| signed(parts(at)) as f64).collect(),
+            // A place in the table, from the high half of a byte first.
+            Nf4 | Fp4 => (0..count).map(|at| parts(at ^ 1) as usize).map(|at| table(from)[at]).collect(),
         };
         (bytes, numbers)
     }
 
     #[test]
     fn every_part_reads_as_the_same_numbers() {
-        for from in [Bfloat16, Float16, Double, Int16, Uint16, Int4, Uint4, Int2, Uint2] {
+        for from in [Bfloat16, Float16, Double, Int16, Uint16, Int4, Uint4, Int2, Uint2, Nf4, Fp4] {
             let size = from.widened().size();
             // More than one piece, and a last byte that is not full.
             let count = PIECE_BYTES * 8 / from.bits() + 3;

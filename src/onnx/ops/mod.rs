@@ -58,6 +58,7 @@ pub const TABLES: &[&[Entry]] = &[
     microsoft::fused::OPERATORS,
     microsoft::grouped_attention::OPERATORS,
     microsoft::quantized::OPERATORS,
+    microsoft::renamed::OPERATORS,
     movement::OPERATORS,
     normalization::OPERATORS,
     pooling::OPERATORS,

@@ -165,9 +165,9 @@ fn q_attention(call: &mut Call) -> Outcome {
 
 // ---- MultiHeadAttention ------------------------------------------------------------------------------------------
 
-/// Adds the bias of a projection's features: `size` elements of it, from `start` on.
-fn with_bias(call: &mut Call, x: OperandId, start: Dim, size: Dim) -> Step<OperandId> {
-    let Some(bias) = call.optional(3)? else { return Ok(x) };
+/// Adds the bias of a projection's features, of the input at `index`: `size` elements of it, from `start` on.
+fn with_bias(call: &mut Call, x: OperandId, index: usize, [start, size]: [Dim; 2]) -> Step<OperandId> {
+    let Some(bias) = call.optional(index)? else { return Ok(x) };
     let [all] = call.dims(bias, "bias")?;
     if start + size > all {
         return Err(Refusal(format!("bias has {}, expected at least {}", amount(all, "element"), start + size)));
@@ -183,8 +183,8 @@ fn unpacked(call: &mut Call, packed: OperandId, at: u32) -> Step<OperandId> {
     call.reshape(one, &[batch, sequence, heads * size])
 }
 
-/// Queries, keys and values as heads, from any of the input forms.
-fn multi_heads(call: &mut Call) -> Step<Heads> {
+/// Queries, keys and values as heads, from any of the input forms, with the bias at `bias`.
+fn multi_heads(call: &mut Call, bias: usize) -> Step<Heads> {
     let n = count_attribute(call, "num_heads")?;
     let query = call.input(0)?;
     let flat = match (call.optional(1)?, call.optional(2)?) {
@@ -196,15 +196,15 @@ fn multi_heads(call: &mut Call) -> Step<Heads> {
         _ => return Err("the key is missing".into()),
     };
     let hidden = call.shape(flat[0]).last().copied().unwrap_or_default();
-    let q = with_bias(call, flat[0], Dim::number(0), hidden)?;
+    let q = with_bias(call, flat[0], bias, [Dim::ZERO, hidden])?;
     let q = split_heads(call, q, n, "the query")?;
     if call.rank(flat[1]) == 4 {
         // The outputs of an encoder are already projected.
         return Ok(Heads { q, k: flat[1], v: flat[2] });
     }
     let value_hidden = call.shape(flat[2]).last().copied().unwrap_or_default();
-    let k = with_bias(call, flat[1], hidden, hidden)?;
-    let v = with_bias(call, flat[2], hidden * 2, value_hidden)?;
+    let k = with_bias(call, flat[1], bias, [hidden, hidden])?;
+    let v = with_bias(call, flat[2], bias, [hidden * 2, value_hidden])?;
     Ok(Heads { q, k: split_heads(call, k, n, "the key")?, v: split_heads(call, v, n, "the value")? })
 }
 
@@ -214,12 +214,93 @@ fn multi_head_attention(call: &mut Call) -> Outcome {
             return Err(Refusal(format!("{name} is given, which is for decoders with shared buffers")));
         }
     }
-    let heads = multi_heads(call)?;
+    let heads = multi_heads(call, 3)?;
     let heads = Heads { k: appended(call, 6, heads.k)?, v: appended(call, 7, heads.v)?, ..heads };
     let scores = scores(call, heads, 4, Some(5))?;
     let attended = attend(call, heads, &scores)?;
     let output = merge_heads(call, attended.output)?;
     Ok([output, heads.k, heads.v, attended.probabilities].map(Value::Tensor).to_vec())
+}
+
+// ---- DecoderMaskedMultiHeadAttention -----------------------------------------------------------------------------
+
+/// `x`, whose last dimension ends before the last key, with zeros for further keys.
+fn until_end(call: &mut Call, x: OperandId, keys: Dim) -> Step<OperandId> {
+    let shape = call.shape(x);
+    match shape.last() {
+        Some(&length) if length < keys => call.pad_axis(x, shape.len() - 1, [Dim::ZERO, keys - length]),
+        _ => Ok(x),
+    }
+}
+
+/// The buffer at `index` with `new`, the head of one token, at `place`. A place behind its end writes nothing.
+fn written(call: &mut Call, index: usize, new: OperandId, (place, places): (OperandId, OperandId)) -> Step<OperandId> {
+    let buffer = call.input(index)?;
+    let (shape, heads) = (call.shape(buffer), call.shape(new));
+    if shape.len() != 4 || [shape[0], shape[1], shape[3]] != [heads[0], heads[1], heads[3]] {
+        let [batch, heads, _, size] = heads[..] else { unreachable!("heads have four dimensions") };
+        return Err(Refusal(format!("input {index} has shape {shape:?}, expected [{batch}, {heads}, .., {size}]")));
+    }
+    let is_new = call.emit(E::Equal, &[places, place])?;
+    let is_new = call.reshape(is_new, &[Dim::ONE, Dim::ONE, shape[2], Dim::ONE])?;
+    call.select(is_new, new, buffer)
+}
+
+/// Attention of one token, to encoder states or to a buffer in which the token gets the place after the past.
+fn decoder_masked_attention(call: &mut Call) -> Outcome {
+    for (index, name) in [(8, "beam_width"), (9, "cache_indirection")] {
+        if call.value(index).is_some() {
+            return Err(Refusal(format!("{name} is given, expected a decoder without beams")));
+        }
+    }
+    if call.int_or("output_qk", 0) != 0 {
+        return Err("output_qk is set, expected no scores among the outputs".into());
+    }
+    let heads = multi_heads(call, 10)?;
+    let [batch, _, queries, _] = call.dims(heads.q, "the query")?;
+    if queries != 1 {
+        return Err(Refusal(format!("there are {queries} tokens, expected one")));
+    }
+    let mut state = None;
+    let mut heads = heads;
+    if call.value(5).is_some() {
+        if call.int_or("past_present_share_buffer", 0) == 0 || call.value(7).is_none() {
+            return Err("past_key is given without a shared buffer and past_sequence_length".into());
+        }
+        let keys = state_length(call, 5)?;
+        let place = call.input(7)?;
+        let place = call.cast(place, DataType::Int32)?;
+        let place = call.to_scalar(place)?;
+        let places = columns(call, keys, 4)?;
+        heads.k = written(call, 5, heads.k, (place, places))?;
+        heads.v = written(call, 6, heads.v, (place, places))?;
+        state = Some(call.emit(E::LesserOrEqual, &[places, place])?);
+    }
+    let [_, _, keys, _] = call.dims(heads.k, "the key")?;
+    let mut scores = Scores { scale: scale(call, heads.q), ..Default::default() };
+    scores.visible.extend(state);
+    for (index, is_mask) in [(3, true), (4, false)] {
+        if let Some(mut operand) = call.optional(index)? {
+            operand = until_end(call, operand, keys)?;
+            if is_mask && call.shape(operand) != [batch, keys] {
+                return Err(Refusal(format!(
+                    "mask_index has shape {:?}, expected at most [{batch}, {keys}]",
+                    call.shape(operand)
+                )));
+            }
+            match is_mask {
+                true => {
+                    call.replace(index, operand);
+                    let dtype = call.dtype(heads.q);
+                    scores.biases.extend(mask_bias(call, index, dtype, Sizes { batch, queries, keys })?);
+                }
+                false => scores.biases.push(operand),
+            }
+        }
+    }
+    let attended = attend(call, heads, &scores)?;
+    let output = merge_heads(call, attended.output)?;
+    Ok([output, heads.k, heads.v].map(Value::Tensor).to_vec())
 }
 
 // ---- RotaryEmbedding ---------------------------------------------------------------------------------------------
@@ -259,6 +340,7 @@ fn rotary_embedding(call: &mut Call) -> Outcome {
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
     microsoft("Attention", "no do_rotary, no shared buffers", attention),
+    microsoft("DecoderMaskedMultiHeadAttention", "no beams, no output_qk", decoder_masked_attention),
     microsoft("MultiHeadAttention", "no shared buffers, no masks of shape [3 * batch + 2]", multi_head_attention),
     microsoft("QAttention", "no do_rotary, no shared buffers", q_attention),
     microsoft("RotaryEmbedding", "no scale", rotary_embedding),
@@ -281,5 +363,25 @@ mod tests {
             message.contains("the mask has shape [2, 4], expected one of [2], [4], [2, 3], [2, 3, 3]"),
             "{message}"
         );
+    }
+
+    fn decoder(inputs: &str, shares: i64) -> TestGraph {
+        let graph =
+            TestGraph::default().input("q", Float, &["2", "1", "8"]).input("past", Float, &["2", "2", "5", "4"]);
+        let graph = graph.input("n", Int32, &["1"]).input("states", Float, &["2", "2", "3", "4"]);
+        let attributes = vec![("num_heads", Attr::Int(2)), ("past_present_share_buffer", Attr::Int(shares))];
+        let graph = graph.node("com.microsoft.DecoderMaskedMultiHeadAttention", inputs, "y k v", attributes);
+        graph.output("y")
+    }
+
+    #[test]
+    fn a_token_gets_the_place_after_the_past() {
+        let text = decoder("q q q _ _ past past n", 1).output("k").text(17);
+        assert!(text.contains("= equal ") && text.contains("= lesserOrEqual ") && !text.contains("concat"), "{text}");
+        assert!(!decoder("q states states", 0).text(17).contains("where"));
+        let message = decoder("q q q _ _ past past", 0).refusal(17);
+        assert!(message.contains("without a shared buffer and past_sequence_length"), "{message}");
+        let message = decoder("q q q _ _ past past n n", 1).refusal(17);
+        assert!(message.contains("beam_width is given, expected a decoder without beams"), "{message}");
     }
 }

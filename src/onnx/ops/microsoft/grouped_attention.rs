@@ -8,6 +8,7 @@ use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::ops::attention::*;
+use crate::onnx::ops::normalization::rms_norm;
 use crate::onnx::registry::{Entry, Outcome, microsoft};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::gather::GatherNd;
@@ -223,10 +224,21 @@ fn check_supported(call: &Call) -> Step<()> {
     if call.int_or("sliding_window_cache", 0) != 0 {
         return Err("sliding_window_cache is set, expected a cache of the whole sequence".into());
     }
-    if call.value(14).is_some() || call.value(15).is_some() {
-        return Err("q_norm_weight and k_norm_weight are given, which onnxruntime does not support on CPUs".into());
-    }
     Ok(())
+}
+
+/// `x`, whose `heads` are normalized by their root mean squares and scaled by the input at `index`, if it is given.
+fn normalized(call: &mut Call, x: OperandId, heads: u32, index: usize) -> Step<OperandId> {
+    let Some(scale) = call.optional(index)? else { return Ok(x) };
+    let shape = call.shape(x);
+    let [batch, sequence, features] = call.dims(x, "heads to normalize")?;
+    if heads == 0 || features != call.shape(scale).iter().copied().product::<Dim>() * heads {
+        let got = call.shape(scale);
+        return Err(Refusal(format!("input {index} has shape {got:?}, expected one element per feature of a head")));
+    }
+    let split = call.reshape(x, &[batch, sequence, heads.into(), features / heads])?;
+    let [normal, _] = rms_norm(call, split, scale, &[3], call.float_or("qk_norm_epsilon", 1e-6))?;
+    call.reshape(normal, &shape)
 }
 
 fn group_query_attention(call: &mut Call) -> Outcome {
@@ -234,6 +246,10 @@ fn group_query_attention(call: &mut Call) -> Outcome {
     let (n, shared) = (count_attribute(call, "num_heads")?, count_attribute(call, "kv_num_heads")?);
     let [mut q, mut k, v] = projections(call, n, shared)?;
     let [batch, sequence, _] = call.dims(q, "the query")?;
+    if call.value(14).is_some() != call.value(15).is_some() {
+        return Err("only one of q_norm_weight and k_norm_weight is given".into());
+    }
+    (q, k) = (normalized(call, q, n, 14)?, normalized(call, k, shared, 15)?);
     let cache = cache(call, batch, sequence)?;
     let positions = positions(call, &cache)?;
     if call.int_or("do_rotary", 0) != 0 {
@@ -295,6 +311,24 @@ mod tests {
         assert!(text.contains("concat") && !text.contains("gather"), "{text}");
         assert!(graph("1", 5).text(17).contains("gather "), "one row of places");
         assert!(graph("2", 6).text(17).contains("gatherND"), "each row has its own places");
+    }
+
+    #[test]
+    fn queries_and_keys_are_normalized_before_their_rotation() {
+        let graph = |inputs: &str| {
+            let graph = TestGraph::default().input("q", Float, &["1", "3", "16"]).input("k", Float, &["1", "3", "8"]);
+            let graph = graph.floats("cos", &[8, 2], &[0.5; 16]).floats("sin", &[8, 2], &[0.25; 16]);
+            let graph = graph.floats("g", &[4], &[1.0; 4]).floats("odd", &[3], &[1.0; 3]).input("last", Int32, &["1"]);
+            let heads = vec![("num_heads", Attr::Int(4)), ("kv_num_heads", Attr::Int(2)), ("do_rotary", Attr::Int(1))];
+            let graph = graph.raw("total", Int32, &[], &3i32.to_le_bytes());
+            let inputs = format!("q k k _ _ last total cos sin _ _ _ _ _ {inputs}");
+            graph.node("com.microsoft.GroupQueryAttention", &inputs, "y pk pv", heads).output("y").output("pk")
+        };
+        let text = graph("g g").text(17);
+        assert_eq!(text.matches("= reduceMean ").count(), 2, "{text}");
+        assert!(text.find("reduceMean") < text.find("rotate"), "{text}");
+        assert!(graph("g _").refusal(17).contains("only one of q_norm_weight and k_norm_weight is given"));
+        assert!(graph("odd g").refusal(17).contains("input 14 has shape [3], expected one element per feature"));
     }
 
     #[test]

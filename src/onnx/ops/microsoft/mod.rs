@@ -8,3 +8,4 @@ pub mod channels_last;
 pub mod fused;
 pub mod grouped_attention;
 pub mod quantized;
+pub mod renamed;
