@@ -8,8 +8,8 @@ onnxruntime's CPU provider:
 
     python contrib_models.py DIRECTORY [--only a,b]
 
-Operators that onnxruntime has no CPU kernel for (BiasAdd, BiasSoftmax, BiasSplitGelu) are not here, nor are products with
-weights of one bit and normalized queries and keys of GroupQueryAttention.
+Operators that onnxruntime has no CPU kernel for (BiasAdd, BiasSoftmax, BiasSplitGelu) are not here, nor are products
+with weights of one bit and normalized queries and keys of GroupQueryAttention.
 """
 
 import os
@@ -170,7 +170,8 @@ case("q_embed_layer_norm_no_segments", "QEmbedLayerNormalization",
      {**quantized_embedding, **dict.fromkeys(("segments", "types", "mask", "types_scale", "types_zero"))},
      ("y", "mask_index"))
 
-case("gated_add", "GatedAdd", {"x": normal("gax", 2, 3, 8), "y0": normal("gay", 2, 3, 8), "gate": normal("gag", 2, 3, 1)})
+case("gated_add", "GatedAdd",
+     {"x": normal("gax", 2, 3, 8), "y0": normal("gay", 2, 3, 8), "gate": normal("gag", 2, 3, 1)})
 for activation in ("silu", "sigmoid"):
     case(f"gated_rms_norm_{activation}", "GatedRMSNorm",
          {"x": normal("grx", 2, 3, 16), "scale": Const(positive("grs", 8)), "gate": normal("grg", 2, 3, 16)},
@@ -443,6 +444,59 @@ case("matmul_bnb4_uneven", "MatMulBnb4",
       "absmax": Const(positive("bnb4us", 5))},
      N=7, K=20, block_size=32, quant_type=1)
 
+# ---- Mixtures of experts ---------------------------------------------------------------------------------------------
+
+
+def experts(name, columns, depth, bits=None, block=None, zeros=False):
+    """The matrices of four experts, with scales and zero points if they have `bits`, and biases."""
+    bias = Const(normal(name + "b", 4, columns))
+    if bits is None:
+        return {name: Const(normal(name, 4, columns, depth, scale=0.3)), name + "_bias": bias}, None
+    scales = (4, columns, depth // block) if block else (4, columns)
+    # Rows of zero points begin with a byte.
+    packed = [*scales[:-1], -(-scales[-1] * bits // 8)]
+    tensors = {
+        name: Const(integers(name, 0, 256, (4, columns, depth * bits // 8), np.uint8)),
+        name + "_scale": Const(positive(name + "s", *scales) * np.float32(2.0**-bits)),
+        name + "_bias": bias,
+    }
+    return tensors, Const(integers(name + "z", 0, 256, packed, np.uint8)) if zeros else None
+
+
+def mixture(name, operator, tokens, activation, doubles=False, shape=None, weights=None, tolerance=None, **attributes):
+    """A case with 32 features and 16 hidden ones; `weights` are bits, block size and whether there are zero points."""
+    weights = weights or ()
+    inputs = {"x": normal(name + "x", *(shape or (tokens, 32))), "router": normal(name + "r", tokens, 4)}
+    first, first_zeros = experts("fc1", 32 if doubles else 16, 32, *weights)
+    last, last_zeros = experts("fc2", 32, 16, *weights)
+    inputs.update(first | last)
+    if weights:
+        inputs.update(dict.fromkeys(("fc3", "fc3_scale", "fc3_bias")))
+        inputs.update({"fc1_zero": first_zeros, "fc2_zero": last_zeros})
+        attributes["expert_weight_bits"] = weights[0]
+        if len(weights) > 1 and weights[1]:
+            attributes["block_size"] = weights[1]
+    router_weights = attributes.pop("router_weights", None)
+    if router_weights is not None:
+        inputs.update({"fc3_zero": None, "router_weights": router_weights})
+    while inputs[list(inputs)[-1]] is None:
+        inputs.popitem()
+    case(name, operator, inputs, tolerance=tolerance, k=2, activation_type=activation, **attributes)
+
+
+SWIGLU = {"doubles": True, "swiglu_fusion": 1, "activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 1.5}
+for tokens in (1, 7, 40):
+    for activation in ("relu", "gelu", "silu", "identity", "swiglu"):
+        mixture(f"moe_{activation}_{tokens}", "MoE", tokens, activation, **(SWIGLU if activation == "swiglu" else {}))
+    for bits, block, zeros in ((2, 0, True), (4, 0, False), (4, 0, True), (4, 16, False), (4, 16, True), (8, 0, True)):
+        mixture(f"qmoe_{bits}_{block}_{'zeros' if zeros else 'plain'}_{tokens}", "QMoE", tokens, "swiglu",
+                weights=(bits, block, zeros), **SWIGLU)
+mixture("moe_3d_normalized", "MoE", 6, "silu", shape=(2, 3, 32), normalize_routing_weights=1)
+mixture("qmoe_silu", "QMoE", 5, "silu", weights=(4, 16))
+for normalized in (0, 1):
+    mixture(f"qmoe_router_weights_{normalized}", "QMoE", 5, "swiglu", weights=(4, 0, True), **SWIGLU,
+            router_weights=rng("qmrw").random((5, 4), dtype=np.float32), normalize_routing_weights=normalized)
+
 # ---- Linear attention ------------------------------------------------------------------------------------------------
 
 LINEAR = "LinearAttention"
@@ -484,18 +538,20 @@ for steps in (1, 7):
          {**conv, "x": normal(f"ccl{steps}", 2, steps, 2, 2), "past": normal("cclp", 2, 2, 2, 2)}, ("y", "present"),
          channels_last=1)
 
-# ---- Operators of the standard in older forms -------------------------------------------------------------------------
+# ---- Operators of the standard in older forms ------------------------------------------------------------------------
 
 for axis in (0, -1):
     case(f"expand_dims_{'first' if axis == 0 else 'last'}", "ExpandDims",
          {"x": normal("ed", 2, 3), "axis": Const(np.int32(axis))})
 case("gather_nd", "GatherND", {"x": normal("gnd", 2, 3, 4), "i": np.array([[0, 1], [1, -1]], dtype=np.int64)})
 for mode in ("bilinear", "nearest", "bicubic"):
-    case(f"grid_sample_{mode}", "GridSample", {"x": normal("gs", 1, 2, 4, 5), "grid": normal("gsg", 1, 3, 3, 2)}, mode=mode,
-         padding_mode="border")
+    case(f"grid_sample_{mode}", "GridSample", {"x": normal("gs", 1, 2, 4, 5), "grid": normal("gsg", 1, 3, 3, 2)},
+         mode=mode, padding_mode="border")
 case("pad_2d_sizes", "Pad",
-     {"x": normal("pad", 2, 3), "pads": Const(np.array([[0, 1, 2, 0]], dtype=np.int64)), "value": Const(np.float32([5]))})
-case("pad_edge", "Pad", {"x": normal("pad1", 3, 3), "pads": Const(np.array([1, 1, 0, -1], dtype=np.int64))}, mode="edge")
+     {"x": normal("pad", 2, 3), "pads": Const(np.array([[0, 1, 2, 0]], dtype=np.int64)),
+      "value": Const(np.float32([5]))})
+case("pad_edge", "Pad", {"x": normal("pad1", 3, 3), "pads": Const(np.array([1, 1, 0, -1], dtype=np.int64))},
+     mode="edge")
 case("range_int", "Range", {"start": Const(np.int64([2])), "limit": Const(np.int64(7))})
 case("range_float", "Range",
      {"start": Const(np.float32(1)), "limit": Const(np.float32(2)), "delta": Const(np.float32(0.25))})
@@ -594,7 +650,10 @@ case("q_attention_columns_past", "QAttention",
      num_heads=2, unidirectional=1)
 
 for name, dtype, zero, directions, columns in (
-    ("uint8", np.uint8, 128, 1, 1), ("int8", np.int8, 0, 1, 1), ("both", np.int8, 0, 2, 1), ("columns", np.int8, 0, 2, 20),
+    ("uint8", np.uint8, 128, 1, 1),
+    ("int8", np.int8, 0, 1, 1),
+    ("both", np.int8, 0, 2, 1),
+    ("columns", np.int8, 0, 2, 20),
 ):
     info = np.iinfo(dtype)
     parameters = (directions,) if columns == 1 else (directions, columns)

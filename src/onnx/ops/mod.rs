@@ -55,6 +55,7 @@ pub const TABLES: &[&[Entry]] = &[
     microsoft::block_quantized::OPERATORS,
     microsoft::blocked::OPERATORS,
     microsoft::channels_last::OPERATORS,
+    microsoft::experts::OPERATORS,
     microsoft::fused::OPERATORS,
     microsoft::grouped_attention::OPERATORS,
     microsoft::quantized::OPERATORS,

@@ -28,14 +28,14 @@ fn bits(call: &Call) -> Step<u32> {
 }
 
 /// The attribute `block_size`.
-fn block_size(call: &Call, default: i64) -> Step<u32> {
+pub(super) fn block_size(call: &Call, default: i64) -> Step<u32> {
     let given = call.int_or("block_size", default);
     let size = u32::try_from(given).ok().filter(|size| *size >= 16 && size.is_power_of_two());
     size.ok_or_else(|| Refusal(format!("block_size is {given}, expected a power of two from 16 on")))
 }
 
 /// Unpacks the numbers in `bytes`, `8 / bits` per byte, from the lowest bits up.
-fn unpacked(bytes: &[u8], bits: u32) -> Vec<u8> {
+pub(super) fn unpacked(bytes: &[u8], bits: u32) -> Vec<u8> {
     let mask = (0xff_u8) >> (8 - bits);
     bytes.iter().flat_map(|byte| (0..8).step_by(bits as usize).map(move |shift| byte >> shift & mask)).collect()
 }
@@ -184,7 +184,7 @@ fn matmul_bnb4(call: &mut Call) -> Outcome {
             let numbers = call.constant_of_type(1, "B", from, [1, all])?;
             let numbers = call.cast(numbers, call.dtype(scales))?;
             let scales = call.expand(scales, &[count, size])?;
-            let scales = call.reshape(scales, &[1, count * size])?;
+            let scales = call.reshape(scales, &[Dim::ONE, Dim::from(count) * size])?;
             let scales = call.slice_axis(scales, 1, 0, all)?;
             call.mul(numbers, scales)?
         }
