@@ -41,11 +41,12 @@ class Const:
 CASES = {}
 
 
-def case(name, operator, inputs, outputs=("y",), domain=MICROSOFT, tolerance=None, **attributes):
+def case(name, operator, inputs, outputs=("y",), domain=MICROSOFT, tolerance=None, types=None, **attributes):
     """A case. `inputs` maps names to arrays, which the caller feeds, to Const, or to None for what is left out; empty
-    names of `outputs` are left out. `tolerance` is for all results, if the usual ones do not fit."""
+    names of `outputs` are left out. `tolerance` is for all results, if the usual ones do not fit; `types` are those of
+    outputs that onnxruntime cannot infer."""
     assert name not in CASES, name
-    CASES[name] = (operator, inputs, outputs, domain, tolerance, attributes)
+    CASES[name] = (operator, inputs, outputs, domain, tolerance, types or {}, attributes)
 
 
 def normal(name, *shape, scale=1.0, dtype=np.float32):
@@ -279,6 +280,8 @@ case("decoder_mha_cross_mask", DECODER,
       **dict.fromkeys(("attention_bias", "past_key", "past_value", "past_length", "beam_width", "cache_indirection")),
       "bias": Const(normal("dmmcb", 24))},
      num_heads=2)
+case("decoder_mha_cross_scores", DECODER, encoded, ("y", "", "", "qk"), types={"qk": TensorProto.FLOAT}, num_heads=2,
+     output_qk=1)
 
 for layout, shape in {"3d": (2, 3, 16), "4d": (2, 2, 3, 8)}.items():
     for interleaved in (0, 1):
@@ -293,6 +296,16 @@ case("rotary_part", "RotaryEmbedding",
      {"x": normal("rot2", 2, 3, 16), "positions": np.array([[0, 1, 2], [4, 5, 6]], dtype=np.int64),
       "cos": Const(normal("rot2cos", 10, 2)), "sin": Const(normal("rot2sin", 10, 2))},
      num_heads=2, rotary_embedding_dim=4)
+
+for name, sections, layout in (("sections", [4, 2, 2], 0), ("in_turns", [3, 3, 2], 1)):
+    case(f"multimodal_rotary_{name}", "MRotaryEmbedding",
+         {"x": normal("mrot", 2, 3, 32), "positions": integers("mrotp", 0, 10, (3, 2, 3), np.int64),
+          "cos": Const(normal("mrotcos", 10, 8)), "sin": Const(normal("mrotsin", 10, 8))},
+         num_heads=2, mrope_section=sections, mrope_layout=layout)
+case("multimodal_rotary_part", "MRotaryEmbedding",
+     {"x": normal("mrot1", 2, 2, 3, 16), "positions": integers("mrotp", 0, 10, (3, 2, 3), np.int64),
+      "cos": Const(normal("mrotcos1", 10, 4)), "sin": Const(normal("mrotsin1", 10, 4))},
+     num_heads=2, rotary_embedding_dim=8, mrope_section=[2, 1, 1], mrope_layout=1)
 
 GQA = "GroupQueryAttention"
 
@@ -692,23 +705,28 @@ def value_info(name, array):
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
 
 
-def model_of(operator, inputs, outputs, domain, attributes):
-    """The model with this one node, and what to feed it. onnxruntime infers the types of the outputs."""
+def output_info(name, types):
+    """An output, of which onnxruntime infers the type unless it is among `types`."""
+    return helper.make_tensor_value_info(name, types[name], None) if name in types else onnx.ValueInfoProto(name=name)
+
+
+def model_of(operator, inputs, outputs, domain, types, attributes):
+    """The model with this one node, and what to feed it."""
     feeds = {name: value for name, value in inputs.items() if isinstance(value, np.ndarray)}
     initializers = [value.tensor(name) for name, value in inputs.items() if isinstance(value, Const)]
     names = ["" if value is None else name for name, value in inputs.items()]
     node = helper.make_node(operator, names, list(outputs), name=operator, domain=domain, **attributes)
     graph = helper.make_graph(
         [node], operator, [value_info(name, array) for name, array in feeds.items()],
-        [onnx.ValueInfoProto(name=name) for name in outputs if name], initializers)
+        [output_info(name, types) for name in outputs if name], initializers)
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION), feeds
 
 
 def write(directory, name):
     """Writes the case `name` and gives its entry for the manifest."""
-    operator, inputs, outputs, domain, tolerance, attributes = CASES[name]
-    model, feeds = model_of(operator, inputs, outputs, domain, attributes)
+    operator, inputs, outputs, domain, tolerance, types, attributes = CASES[name]
+    model, feeds = model_of(operator, inputs, outputs, domain, types, attributes)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3

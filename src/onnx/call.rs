@@ -643,6 +643,7 @@ fn is_costly(op: &Operation) -> bool {
                 E::Col2Im(_)
                     | E::CropAndResize(_)
                     | E::DeformColumns(_)
+                    | E::ExpertProduct(_)
                     | E::Dft(_)
                     | E::GridSample(_)
                     | E::IntegerProduct(_)

@@ -322,6 +322,20 @@ fn linear_attention_over_prompts_of_any_length() {
 }
 
 #[test]
+fn experts_for_any_number_of_tokens() {
+    fn graph() -> TestGraph {
+        let graph = TestGraph::default().input("x", Float, &["t", "16"]).input("r", Float, &["t", "4"]);
+        let graph = weight(graph, "first", &[4, 24, 16]);
+        let graph = weight(graph, "last", &[4, 16, 24]);
+        let attributes = vec![("k", Attr::Int(2)), ("activation_type", Attr::Text("silu"))];
+        graph.node("com.microsoft.MoE", "x r first _ last", "y", attributes).output("y")
+    }
+    let sizes: &[&[(&str, u32)]] = &[&[("t", 1)], &[("t", 2)], &[("t", 9)], &[("t", 40)], &[("t", 3)], &[("t", 17)]];
+    // One token, and several.
+    check(3, Sized { graph, inputs: &[&["t", "16"], &["t", "4"]], sizes });
+}
+
+#[test]
 fn operators_that_pad_repeat_and_pick_by_sizes() {
     fn graph() -> TestGraph {
         TestGraph::default()

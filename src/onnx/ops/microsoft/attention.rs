@@ -253,8 +253,8 @@ fn decoder_masked_attention(call: &mut Call) -> Outcome {
             return Err(Refusal(format!("{name} is given, expected a decoder without beams")));
         }
     }
-    if call.int_or("output_qk", 0) != 0 {
-        return Err("output_qk is set, expected no scores among the outputs".into());
+    if call.int_or("output_qk", 0) != 0 && call.value(5).is_some() {
+        return Err("output_qk is set for a shared buffer, of which scores have another length".into());
     }
     let heads = multi_heads(call, 10)?;
     let [batch, _, queries, _] = call.dims(heads.q, "the query")?;
@@ -300,7 +300,7 @@ fn decoder_masked_attention(call: &mut Call) -> Outcome {
     }
     let attended = attend(call, heads, &scores)?;
     let output = merge_heads(call, attended.output)?;
-    Ok([output, heads.k, heads.v].map(Value::Tensor).to_vec())
+    Ok([output, heads.k, heads.v, attended.masked].map(Value::Tensor).to_vec())
 }
 
 // ---- RotaryEmbedding ---------------------------------------------------------------------------------------------
@@ -309,9 +309,6 @@ fn rotary_embedding(call: &mut Call) -> Outcome {
     let (x, mut positions) = (call.input(0)?, call.input(1)?);
     let (cos, sin) = (call.input(2)?, call.input(3)?);
     let shape = call.shape(x);
-    if call.float_or("scale", 1.0) != 1.0 {
-        return Err("scale is not 1".into());
-    }
     let sequence = match shape[..] {
         [_, sequence, _] | [_, _, sequence, _] => sequence,
         _ => return Err(Refusal(format!("the input has shape {shape:?}, expected 3 or 4 dimensions"))),
@@ -324,11 +321,20 @@ fn rotary_embedding(call: &mut Call) -> Outcome {
         positions = call.add(first, steps)?;
     }
     let [cos, sin] = [call.gather(cos, positions, 0)?, call.gather(sin, positions, 0)?];
+    turned(call, x, [cos, sin])
+}
+
+/// Rotates the heads of `x` by cosines and sines `[batch, sequence, pairs]`.
+fn turned(call: &mut Call, x: OperandId, [cos, sin]: [OperandId; 2]) -> Outcome {
+    if call.float_or("scale", 1.0) != 1.0 {
+        return Err("scale is not 1".into());
+    }
     let heads = match count_attribute(call, "num_heads")? {
         // 0 means that whole heads are rotated.
         0 => {
             let [_, _, pairs] = call.dims(cos, "the cosines")?;
-            (shape[shape.len() - 1] / (pairs * 2)).get()
+            let features = call.shape(x).last().copied().unwrap_or_default();
+            (features / (pairs * 2)).get()
         }
         heads => heads,
     };
@@ -337,10 +343,62 @@ fn rotary_embedding(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
+/// Of the position's three coordinates, the one that turns each pair: in `sections`, or in turns up to the ends of the
+/// second and third section.
+fn coordinates(call: &Call, pairs: u32) -> Step<Vec<u8>> {
+    let sections = call.ints_attribute("mrope_section").unwrap_or_default();
+    let counts: Vec<u32> = sections.iter().filter_map(|&count| u32::try_from(count).ok()).collect();
+    let sum: u64 = counts.iter().map(|&count| u64::from(count)).sum();
+    let &[time, height, width] = &counts[..] else {
+        return Err(Refusal(format!("mrope_section is {sections:?}, expected three numbers that are not negative")));
+    };
+    if sections.len() != 3 || sum != u64::from(pairs) {
+        return Err(Refusal(format!("mrope_section is {sections:?}, expected a sum of {pairs}, the number of pairs")));
+    }
+    let place = |pair: u32| match call.int_or("mrope_layout", 0) {
+        0 => Ok(u8::from(pair >= time) + u8::from(pair >= time + height)),
+        1 if pair % 3 == 1 && pair / 3 < height => Ok(1),
+        1 if pair % 3 == 2 && pair / 3 < width => Ok(2),
+        1 => Ok(0),
+        other => Err(Refusal(format!("mrope_layout is {other}, expected 0 or 1"))),
+    };
+    (0..pairs).map(place).collect()
+}
+
+/// Positions have three coordinates, each of which turns some of the pairs.
+fn multimodal_rotary_embedding(call: &mut Call) -> Outcome {
+    let (x, positions) = (call.input(0)?, call.input(1)?);
+    let shape = call.shape(positions);
+    if shape.len() != 3 || shape[0] != 3 {
+        return Err(Refusal(format!("position_ids has shape {shape:?}, expected [3, batch, sequence]")));
+    }
+    let [_, pairs] = call.dims(call.input(2)?, "the cosines")?;
+    let pairs = pairs.get();
+    let coordinates = coordinates(call, pairs)?;
+    let mut masks = Vec::new();
+    for coordinate in [1, 2] {
+        let is_set = coordinates.iter().map(|&own| f64::from(own == coordinate));
+        masks.push(call.constant(DataType::Uint8, &[pairs], is_set)?);
+    }
+    let mut tables = [call.input(2)?, call.input(3)?];
+    for table in &mut tables {
+        let all = call.gather(*table, positions, 0)?;
+        let [time, height, width] = [call.pick(all, 0, 0)?, call.pick(all, 0, 1)?, call.pick(all, 0, 2)?];
+        let chosen = call.select(masks[0], height, time)?;
+        *table = call.select(masks[1], width, chosen)?;
+    }
+    turned(call, x, tables)
+}
+
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
     microsoft("Attention", "no do_rotary, no shared buffers", attention),
-    microsoft("DecoderMaskedMultiHeadAttention", "no beams, no output_qk", decoder_masked_attention),
+    microsoft(
+        "DecoderMaskedMultiHeadAttention",
+        "no beams, output_qk only of encoder states",
+        decoder_masked_attention,
+    ),
+    microsoft("MRotaryEmbedding", "no scale", multimodal_rotary_embedding),
     microsoft("MultiHeadAttention", "no shared buffers, no masks of shape [3 * batch + 2]", multi_head_attention),
     microsoft("QAttention", "no do_rotary, no shared buffers", q_attention),
     microsoft("RotaryEmbedding", "no scale", rotary_embedding),
@@ -363,6 +421,22 @@ mod tests {
             message.contains("the mask has shape [2, 4], expected one of [2], [4], [2, 3], [2, 3, 3]"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn sections_of_pairs_are_all_pairs() {
+        let graph = |sections: &'static [i64], layout: i64| {
+            let graph = TestGraph::default().input("x", Float, &["1", "2", "16"]).input("p", Int64, &["3", "1", "2"]);
+            let graph = graph.floats("c", &[4, 8], &[0.5; 32]);
+            let attributes = vec![("mrope_section", Attr::Ints(sections)), ("mrope_layout", Attr::Int(layout))];
+            graph.node("com.microsoft.MRotaryEmbedding", "x p c c", "y", attributes).output("y")
+        };
+        let text = graph(&[4, 2, 2], 0).text(17);
+        assert_eq!((text.matches("= where ").count(), text.matches("= rotate ").count()), (4, 1), "{text}");
+        let message = graph(&[3, 3, 3], 1).refusal(17);
+        assert!(message.contains("mrope_section is [3, 3, 3], expected a sum of 8, the number of pairs"), "{message}");
+        assert!(graph(&[8], 0).refusal(17).contains("expected three numbers that are not negative"));
+        assert!(graph(&[4, 2, 2], 2).refusal(17).contains("mrope_layout is 2, expected 0 or 1"));
     }
 
     fn decoder(inputs: &str, shares: i64) -> TestGraph {

@@ -285,8 +285,13 @@ pub const OPERATORS: &[Entry] = &[microsoft(
 
 #[cfg(test)]
 mod tests {
+    use crate::dtype::DataType;
     use crate::onnx::tensor::ElementType::*;
     use crate::onnx::testing::*;
+    use crate::ops::tensor::Tensor;
+    use crate::shape::Descriptor;
+    use crate::testing::Random;
+    use std::collections::HashMap;
 
     fn graph(batch: &str, total: i32) -> TestGraph {
         TestGraph::default()
@@ -315,20 +320,43 @@ mod tests {
 
     #[test]
     fn queries_and_keys_are_normalized_before_their_rotation() {
-        let graph = |inputs: &str| {
+        let normal = |graph: TestGraph, name: &str, heads: &[i64], flat: &[i64]| {
+            let name = |suffix: &str| format!("{name}{suffix}");
+            let epsilon = vec![("epsilon", Attr::Float(1e-6))];
+            graph
+                .ints(&name("_heads"), heads)
+                .ints(&name("_flat"), flat)
+                .node("Reshape", &format!("{} {}", name(""), name("_heads")), &name("1"), vec![])
+                .node("SimplifiedLayerNormalization", &format!("{} g", name("1")), &name("2"), epsilon)
+                .node("Reshape", &format!("{} {}", name("2"), name("_flat")), &name("3"), vec![])
+        };
+        let graph = |heads: &str, norms: &str| {
             let graph = TestGraph::default().input("q", Float, &["1", "3", "16"]).input("k", Float, &["1", "3", "8"]);
             let graph = graph.floats("cos", &[8, 2], &[0.5; 16]).floats("sin", &[8, 2], &[0.25; 16]);
-            let graph = graph.floats("g", &[4], &[1.0; 4]).floats("odd", &[3], &[1.0; 3]).input("last", Int32, &["1"]);
-            let heads = vec![("num_heads", Attr::Int(4)), ("kv_num_heads", Attr::Int(2)), ("do_rotary", Attr::Int(1))];
-            let graph = graph.raw("total", Int32, &[], &3i32.to_le_bytes());
-            let inputs = format!("q k k _ _ last total cos sin _ _ _ _ _ {inputs}");
-            graph.node("com.microsoft.GroupQueryAttention", &inputs, "y pk pv", heads).output("y").output("pk")
+            let graph = graph.floats("g", &[4], &[0.5, 1.0, 2.0, 1.5]).floats("odd", &[3], &[1.0; 3]);
+            let graph =
+                graph.raw("last", Int32, &[1], &2i32.to_le_bytes()).raw("total", Int32, &[], &3i32.to_le_bytes());
+            let graph = normal(graph, "q", &[1, 3, 4, 4], &[1, 3, 16]);
+            let graph = normal(graph, "k", &[1, 3, 2, 4], &[1, 3, 8]);
+            let sizes = vec![("num_heads", Attr::Int(4)), ("kv_num_heads", Attr::Int(2)), ("do_rotary", Attr::Int(1))];
+            let inputs = format!("{heads} k _ _ last total cos sin _ _ _ _ _ {norms}");
+            graph.node("com.microsoft.GroupQueryAttention", &inputs, "y pk pv", sizes).output("y").output("pk")
         };
-        let text = graph("g g").text(17);
-        assert_eq!(text.matches("= reduceMean ").count(), 2, "{text}");
-        assert!(text.find("reduceMean") < text.find("rotate"), "{text}");
-        assert!(graph("g _").refusal(17).contains("only one of q_norm_weight and k_norm_weight is given"));
-        assert!(graph("odd g").refusal(17).contains("input 14 has shape [3], expected one element per feature"));
+        let mut random = Random::new(1);
+        let inputs: HashMap<String, Tensor> = [("q", [1, 3, 16]), ("k", [1, 3, 8])]
+            .map(|(name, shape)| (name.to_string(), random.tensor(&Descriptor::new(DataType::Float32, shape))))
+            .into();
+        let [fused, apart] = [("q k", "g g"), ("q3 k3", "_ _")].map(|(heads, norms)| {
+            crate::reference::run(&graph(heads, norms).import(17, &Default::default()).unwrap(), &inputs)
+        });
+        for name in ["y", "pk"] {
+            let pairs = fused[name].floats().iter().zip(apart[name].floats());
+            assert!(pairs.clone().all(|(fused, apart)| (fused - apart).abs() < 1e-6), "{name}");
+            assert!(pairs.count() > 0);
+        }
+        assert!(graph("q k", "g _").refusal(17).contains("only one of q_norm_weight and k_norm_weight is given"));
+        let message = graph("q k", "odd g").refusal(17);
+        assert!(message.contains("input 14 has shape [3], expected one element per feature"), "{message}");
     }
 
     #[test]
