@@ -288,7 +288,6 @@ mod tests {
     use crate::dtype::DataType;
     use crate::onnx::tensor::ElementType::*;
     use crate::onnx::testing::*;
-    use crate::ops::tensor::Tensor;
     use crate::shape::Descriptor;
     use crate::testing::Random;
     use std::collections::HashMap;
@@ -343,7 +342,7 @@ mod tests {
             graph.node("com.microsoft.GroupQueryAttention", &inputs, "y pk pv", sizes).output("y").output("pk")
         };
         let mut random = Random::new(1);
-        let inputs: HashMap<String, Tensor> = [("q", [1, 3, 16]), ("k", [1, 3, 8])]
+        let inputs: HashMap<_, _> = [("q", [1, 3, 16]), ("k", [1, 3, 8])]
             .map(|(name, shape)| (name.to_string(), random.tensor(&Descriptor::new(DataType::Float32, shape))))
             .into();
         let [fused, apart] = [("q k", "g g"), ("q3 k3", "_ _")].map(|(heads, norms)| {
