@@ -283,6 +283,18 @@ case("decoder_mha_cross_mask", DECODER,
 case("decoder_mha_cross_scores", DECODER, encoded, ("y", "", "", "qk"), types={"qk": TensorProto.FLOAT}, num_heads=2,
      output_qk=1)
 
+for count in (1, 2):
+    for unidirectional in (0, 1):
+        case(f"mha_buffer_{count}_{'causal' if unidirectional else 'all'}", MHA,
+             {**flat_heads(f"mhab{count}", queries=count, keys=count),
+              **dict.fromkeys(("bias", "mask", "attention_bias")), **buffers, "past_length": i32(3)},
+             ("y", "present_key", "present_value"), num_heads=2, unidirectional=unidirectional)
+case("mha_buffer_mask_bias", MHA,
+     {**flat_heads("mhabm", queries=2, keys=2), "bias": Const(normal("mhabmb", 24)),
+      "mask": np.array([[1, 1, 1, 1, 1], [0, 1, 1, 1, 1]], dtype=np.int32),
+      "attention_bias": normal("mhabma", 1, 2, 2, 5), **buffers, "past_length": i32(3)},
+     ("y", "present_key", "present_value"), num_heads=2)
+
 for layout, shape in {"3d": (2, 3, 16), "4d": (2, 2, 3, 8)}.items():
     for interleaved in (0, 1):
         case(f"rotary_{layout}_{'interleaved' if interleaved else 'halves'}", "RotaryEmbedding",

@@ -61,11 +61,19 @@ impl ExpertProductStep {
         Cutting { batches: 1, size: self.size, copies_rows: false, packs_columns: true, rereads: true }
     }
 
-    /// The rounding of rows for products with packed weights, where that is fast.
+    /// The rounding of rows for products with packed weights, which are faster for few rows.
     fn rounding(&self) -> Option<(&BlockPanels, Rounding)> {
         let Experts::Blocks(panels) = &self.experts else { return None };
-        let is_fast = self.op.rounds_rows || self.size[0] <= FEW_ROWS && panels.takes_digits();
+        let is_fast = self.op.rounds_rows || panels.takes_digits();
         is_fast.then(|| (panels, panels.rounding(self.size[2], self.op.rounds_rows)))
+    }
+
+    /// Whether few neighbors of `row`, in any tile, have the same matrix.
+    fn is_alone(&self, experts: &[i32], row: usize) -> bool {
+        let is_same = |place: &&i32| self.op.expert(**place) == self.op.expert(experts[row]);
+        let before = experts[..row].iter().rev().take(FEW_ROWS).take_while(is_same).count();
+        let after = experts[row..].iter().take(FEW_ROWS + 1).take_while(is_same).count();
+        before + after <= FEW_ROWS
     }
 
     fn rounded_len(&self) -> usize {
@@ -91,21 +99,23 @@ impl ExpertProductStep {
         let rounded_rows = |rounding: Rounding, start: usize, end: usize| {
             &rounded[start * rounding.row_len()..end * rounding.row_len()]
         };
-        // The matrix of a row, and whether its rounding is exact enough.
+        // The matrix of a row, and whether the rounded row is multiplied.
         let kind = |row: usize| {
-            let fits = self.rounding().is_some_and(|(_, rounding)| {
-                self.op.rounds_rows || rounding.fits(rounded_rows(rounding, row, row + 1))
+            let is_rounded = self.rounding().is_some_and(|(_, rounding)| {
+                self.op.rounds_rows
+                    || self.is_alone(experts, row) && rounding.fits(rounded_rows(rounding, row, row + 1))
             });
-            (self.op.expert(experts[row]), fits)
+            (self.op.expert(experts[row]), is_rounded)
         };
         let mut start = tile.rows.start;
         while start < tile.rows.end {
-            let (expert, fits) = kind(start);
-            let end = (start + 1..tile.rows.end).find(|&row| kind(row) != (expert, fits)).unwrap_or(tile.rows.end);
+            let (expert, is_rounded) = kind(start);
+            let end =
+                (start + 1..tile.rows.end).find(|&row| kind(row) != (expert, is_rounded)).unwrap_or(tile.rows.end);
             let first = expert * columns + tile.cols.start;
             let skipped = first % tile_size(self.isa).cols;
             let cols = first - skipped..first + tile.cols.len();
-            match self.rounding().filter(|_| fits) {
+            match self.rounding().filter(|_| is_rounded) {
                 Some((panels, rounding)) => {
                     panels.multiply_rounded(rounding, rounded_rows(rounding, start, end), cols.clone(), sums);
                 }

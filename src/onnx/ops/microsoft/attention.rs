@@ -209,42 +209,94 @@ fn multi_heads(call: &mut Call, bias: usize) -> Step<Heads> {
 }
 
 fn multi_head_attention(call: &mut Call) -> Outcome {
-    for (index, name) in [(8, "past_sequence_length"), (9, "cache_indirection")] {
-        if call.value(index).is_some() {
-            return Err(Refusal(format!("{name} is given, which is for decoders with shared buffers")));
-        }
+    if call.value(9).is_some() {
+        return Err("cache_indirection is given, expected a decoder without beams".into());
     }
-    let heads = multi_heads(call, 3)?;
-    let heads = Heads { k: appended(call, 6, heads.k)?, v: appended(call, 7, heads.v)?, ..heads };
-    let scores = scores(call, heads, 4, Some(5))?;
+    let mut heads = multi_heads(call, 3)?;
+    let scores = if call.value(8).is_some() {
+        if call.wants(3) {
+            return Err("qk is an output, whose length depends on past_sequence_length".into());
+        }
+        let is_causal = call.int_or("unidirectional", 0) != 0;
+        let visible = write_tokens(call, &mut heads, [6, 7, 8], is_causal)?;
+        buffer_scores(call, heads, Some(visible), [4, 5])?
+    } else {
+        heads = Heads { k: appended(call, 6, heads.k)?, v: appended(call, 7, heads.v)?, ..heads };
+        scores(call, heads, 4, Some(5))?
+    };
     let attended = attend(call, heads, &scores)?;
     let output = merge_heads(call, attended.output)?;
     Ok([output, heads.k, heads.v, attended.probabilities].map(Value::Tensor).to_vec())
 }
 
-// ---- DecoderMaskedMultiHeadAttention -----------------------------------------------------------------------------
+// ---- Buffers of keys and values ----------------------------------------------------------------------------------
 
-/// `x`, whose last dimension ends before the last key, with zeros for further keys.
-fn until_end(call: &mut Call, x: OperandId, keys: Dim) -> Step<OperandId> {
-    let shape = call.shape(x);
-    match shape.last() {
-        Some(&length) if length < keys => call.pad_axis(x, shape.len() - 1, [Dim::ZERO, keys - length]),
-        _ => Ok(x),
+/// Replaces the new keys and values in `heads` by the buffers at the first two of the given inputs, into which they are
+/// written from the place at the third one on; places behind the end write nothing. Returns which keys are seen: those
+/// up to the last new one, or, if the attention is causal, up to the query.
+fn write_tokens(call: &mut Call, heads: &mut Heads, inputs: [usize; 3], is_causal: bool) -> Step<OperandId> {
+    let [key, value, length] = inputs;
+    let (keys, one) = (state_length(call, key)?, Dim::ONE);
+    let [_, _, count, _] = call.dims(heads.k, "the key")?;
+    let place = call.input(length)?;
+    let place = call.cast(place, DataType::Int32)?;
+    let place = call.to_scalar(place)?;
+    let places = columns(call, keys, 4)?;
+    let offsets = call.sub(places, place)?;
+    for (index, new) in [(key, &mut heads.k), (value, &mut heads.v)] {
+        *new = written(call, index, *new, offsets)?;
     }
+    let last = call.dim_scalar(DataType::Int32, count - 1)?;
+    let seen = if is_causal { counting(call, Dim::ZERO, &[one, one, count, one])? } else { last };
+    call.emit(E::LesserOrEqual, &[offsets, seen])
 }
 
-/// The buffer at `index` with `new`, the head of one token, at `place`. A place behind its end writes nothing.
-fn written(call: &mut Call, index: usize, new: OperandId, (place, places): (OperandId, OperandId)) -> Step<OperandId> {
+/// The buffer at `index` with the tokens `new`; `offsets` are the places of the buffer, counted from the first new token.
+fn written(call: &mut Call, index: usize, new: OperandId, offsets: OperandId) -> Step<OperandId> {
     let buffer = call.input(index)?;
     let (shape, heads) = (call.shape(buffer), call.shape(new));
     if shape.len() != 4 || [shape[0], shape[1], shape[3]] != [heads[0], heads[1], heads[3]] {
         let [batch, heads, _, size] = heads[..] else { unreachable!("heads have four dimensions") };
         return Err(Refusal(format!("input {index} has shape {shape:?}, expected [{batch}, {heads}, .., {size}]")));
     }
-    let is_new = call.emit(E::Equal, &[places, place])?;
+    let (first, last) = (call.int_scalar(DataType::Int32, 0)?, call.dim_scalar(DataType::Int32, heads[2] - 1)?);
+    let (is_behind, is_before) =
+        (call.emit(E::GreaterOrEqual, &[offsets, first])?, call.emit(E::LesserOrEqual, &[offsets, last])?);
+    let is_new = call.emit(E::LogicalAnd, &[is_behind, is_before])?;
     let is_new = call.reshape(is_new, &[Dim::ONE, Dim::ONE, shape[2], Dim::ONE])?;
-    call.select(is_new, new, buffer)
+    let mut tokens = new;
+    if heads[2] != 1 {
+        let sources = call.emit(E::Max, &[offsets, first])?;
+        let sources = call.emit(E::Min, &[sources, last])?;
+        let sources = call.reshape(sources, &[shape[2]])?;
+        tokens = call.gather(new, sources, 2)?;
+    }
+    call.select(is_new, tokens, buffer)
 }
+
+/// Scores of all keys of a buffer, of which only the first ones may have a mask and a bias, at the given inputs.
+fn buffer_scores(call: &mut Call, heads: Heads, visible: Option<OperandId>, [mask, bias]: [usize; 2]) -> Step<Scores> {
+    let [batch, _, queries, _] = call.dims(heads.q, "the query")?;
+    let [_, _, keys, _] = call.dims(heads.k, "the key")?;
+    for index in [mask, bias] {
+        let Some(operand) = call.optional(index)? else { continue };
+        let shape = call.shape(operand);
+        if let [_, .., length] = shape[..]
+            && length < keys
+        {
+            let padded = call.pad_axis(operand, shape.len() - 1, [Dim::ZERO, keys - length])?;
+            call.replace(index, padded);
+        }
+    }
+    let mut scores = Scores { scale: scale(call, heads.q), ..Default::default() };
+    scores.visible.extend(visible);
+    let dtype = call.dtype(heads.q);
+    scores.biases.extend(mask_bias(call, mask, dtype, Sizes { batch, queries, keys })?);
+    scores.biases.extend(call.optional(bias)?);
+    Ok(scores)
+}
+
+// ---- DecoderMaskedMultiHeadAttention -----------------------------------------------------------------------------
 
 /// Attention of one token, to encoder states or to a buffer in which the token gets the place after the past.
 fn decoder_masked_attention(call: &mut Call) -> Outcome {
@@ -256,48 +308,19 @@ fn decoder_masked_attention(call: &mut Call) -> Outcome {
     if call.int_or("output_qk", 0) != 0 && call.value(5).is_some() {
         return Err("output_qk is set for a shared buffer, of which scores have another length".into());
     }
-    let heads = multi_heads(call, 10)?;
-    let [batch, _, queries, _] = call.dims(heads.q, "the query")?;
+    let mut heads = multi_heads(call, 10)?;
+    let [_, _, queries, _] = call.dims(heads.q, "the query")?;
     if queries != 1 {
         return Err(Refusal(format!("there are {queries} tokens, expected one")));
     }
-    let mut state = None;
-    let mut heads = heads;
+    let mut visible = None;
     if call.value(5).is_some() {
         if call.int_or("past_present_share_buffer", 0) == 0 || call.value(7).is_none() {
             return Err("past_key is given without a shared buffer and past_sequence_length".into());
         }
-        let keys = state_length(call, 5)?;
-        let place = call.input(7)?;
-        let place = call.cast(place, DataType::Int32)?;
-        let place = call.to_scalar(place)?;
-        let places = columns(call, keys, 4)?;
-        heads.k = written(call, 5, heads.k, (place, places))?;
-        heads.v = written(call, 6, heads.v, (place, places))?;
-        state = Some(call.emit(E::LesserOrEqual, &[places, place])?);
+        visible = Some(write_tokens(call, &mut heads, [5, 6, 7], false)?);
     }
-    let [_, _, keys, _] = call.dims(heads.k, "the key")?;
-    let mut scores = Scores { scale: scale(call, heads.q), ..Default::default() };
-    scores.visible.extend(state);
-    for (index, is_mask) in [(3, true), (4, false)] {
-        if let Some(mut operand) = call.optional(index)? {
-            operand = until_end(call, operand, keys)?;
-            if is_mask && call.shape(operand) != [batch, keys] {
-                return Err(Refusal(format!(
-                    "mask_index has shape {:?}, expected at most [{batch}, {keys}]",
-                    call.shape(operand)
-                )));
-            }
-            match is_mask {
-                true => {
-                    call.replace(index, operand);
-                    let dtype = call.dtype(heads.q);
-                    scores.biases.extend(mask_bias(call, index, dtype, Sizes { batch, queries, keys })?);
-                }
-                false => scores.biases.push(operand),
-            }
-        }
-    }
+    let scores = buffer_scores(call, heads, visible, [3, 4])?;
     let attended = attend(call, heads, &scores)?;
     let output = merge_heads(call, attended.output)?;
     Ok([output, heads.k, heads.v, attended.masked].map(Value::Tensor).to_vec())
@@ -399,7 +422,7 @@ pub const OPERATORS: &[Entry] = &[
         decoder_masked_attention,
     ),
     microsoft("MRotaryEmbedding", "no scale", multimodal_rotary_embedding),
-    microsoft("MultiHeadAttention", "no shared buffers, no masks of shape [3 * batch + 2]", multi_head_attention),
+    microsoft("MultiHeadAttention", "no beams, no masks of shape [3 * batch + 2]", multi_head_attention),
     microsoft("QAttention", "no do_rotary, no shared buffers", q_attention),
     microsoft("RotaryEmbedding", "no scale", rotary_embedding),
 ];
@@ -451,7 +474,7 @@ mod tests {
     #[test]
     fn a_token_gets_the_place_after_the_past() {
         let text = decoder("q q q _ _ past past n", 1).output("k").text(17);
-        assert!(text.contains("= equal ") && text.contains("= lesserOrEqual ") && !text.contains("concat"), "{text}");
+        assert!(text.contains("= where ") && text.contains("= lesserOrEqual ") && !text.contains("concat"), "{text}");
         assert!(!decoder("q states states", 0).text(17).contains("where"));
         let message = decoder("q q q _ _ past past", 0).refusal(17);
         assert!(message.contains("without a shared buffer and past_sequence_length"), "{message}");
