@@ -8,7 +8,8 @@ onnxruntime's CPU provider:
 
     python contrib_models.py DIRECTORY [--only a,b]
 
-Operators that onnxruntime has no CPU kernel for (BiasAdd, BiasSoftmax, BiasSplitGelu) are not here.
+Operators that onnxruntime has no CPU kernel for (BiasAdd, BiasSoftmax, BiasSplitGelu) are not here, nor are products
+with weights of one bit and normalized queries and keys of GroupQueryAttention.
 """
 
 import os
@@ -40,11 +41,12 @@ class Const:
 CASES = {}
 
 
-def case(name, operator, inputs, outputs=("y",), domain=MICROSOFT, **attributes):
+def case(name, operator, inputs, outputs=("y",), domain=MICROSOFT, tolerance=None, types=None, **attributes):
     """A case. `inputs` maps names to arrays, which the caller feeds, to Const, or to None for what is left out; empty
-    names of `outputs` are left out."""
+    names of `outputs` are left out. `tolerance` is for all results, if the usual ones do not fit; `types` are those of
+    outputs that onnxruntime cannot infer."""
     assert name not in CASES, name
-    CASES[name] = (operator, inputs, outputs, domain, attributes)
+    CASES[name] = (operator, inputs, outputs, domain, tolerance, types or {}, attributes)
 
 
 def normal(name, *shape, scale=1.0, dtype=np.float32):
@@ -153,6 +155,33 @@ case("embed_layer_norm_no_segments", "EmbedLayerNormalization", {**embedding, "s
 case("embed_layer_norm_position_ids", "EmbedLayerNormalization",
      {**embedding, "mask": None, "position_ids": integers("pos", 0, 10, (2, 5), np.int32)}, ("y", "mask_index"))
 
+quantized_embedding = {
+    "ids": integers("qids", 0, 20, (2, 5), np.int32),
+    "segments": integers("qseg", 0, 2, (2, 5), np.int32),
+    **{name: Const(integers("qe" + name, 0, 256, shape, np.uint8))
+       for name, shape in {"words": (20, 8), "positions": (10, 8), "types": (2, 8), "gamma": 8, "beta": 8}.items()},
+    "mask": np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], dtype=np.int32),
+    **{f"{name}_scale": Const(np.float32(0.01 + at / 100))
+       for at, name in enumerate(("words", "positions", "types", "gamma", "beta"))},
+    **{f"{name}_zero": Const(np.uint8(100 + at))
+       for at, name in enumerate(("words", "positions", "types", "gamma", "beta"))},
+}
+case("q_embed_layer_norm", "QEmbedLayerNormalization", quantized_embedding, ("y", "mask_index"), epsilon=1e-12)
+case("q_embed_layer_norm_no_segments", "QEmbedLayerNormalization",
+     {**quantized_embedding, **dict.fromkeys(("segments", "types", "mask", "types_scale", "types_zero"))},
+     ("y", "mask_index"))
+
+case("gated_add", "GatedAdd",
+     {"x": normal("gax", 2, 3, 8), "y0": normal("gay", 2, 3, 8), "gate": normal("gag", 2, 3, 1)})
+for activation in ("silu", "sigmoid"):
+    case(f"gated_rms_norm_{activation}", "GatedRMSNorm",
+         {"x": normal("grx", 2, 3, 16), "scale": Const(positive("grs", 8)), "gate": normal("grg", 2, 3, 16)},
+         activation=activation)
+linear_gate = {"a": normal("lga", 2, 3, 4, scale=3), "dt_bias": Const(normal("lgb", 4)),
+               "decay_scale": Const(-positive("lgs", 4))}
+case("linear_attention_gate", "LinearAttentionGate", {**linear_gate, "b": normal("lgr", 2, 3, 4)}, ("decay", "beta"))
+case("linear_attention_gate_decay", "LinearAttentionGate", linear_gate, ("decay",))
+
 # ---- Attention -------------------------------------------------------------------------------------------------------
 
 MASKS = {
@@ -230,6 +259,42 @@ case("mha_encoder_states", MHA,
      {"q": normal("mha11q", 2, 3, 8), "k": normal("mha11k", 2, 2, 6, 4), "v": normal("mha11v", 2, 2, 6, 4)},
      num_heads=2)
 
+DECODER = "DecoderMaskedMultiHeadAttention"
+one_token = {name: normal("dmm" + name, 2, 1, 8) for name in "qkv"}
+buffers = {"past_key": normal("dmmpk", 2, 2, 6, 4), "past_value": normal("dmmpv", 2, 2, 6, 4)}
+case("decoder_mha_self", DECODER,
+     {**one_token, "mask": None, "attention_bias": None, **buffers, "past_length": i32(3)},
+     ("y", "present_key", "present_value"), num_heads=2, past_present_share_buffer=1)
+case("decoder_mha_self_first", DECODER,
+     {**one_token, "mask": None, "attention_bias": None, **buffers, "past_length": i32(0)},
+     ("y", "present_key", "present_value"), num_heads=2, past_present_share_buffer=1, scale=0.7)
+case("decoder_mha_self_bias_mask", DECODER,
+     {**one_token, "mask": np.array([[1, 1, 1, 1], [0, 1, 1, 1]], dtype=np.int32),
+      "attention_bias": normal("dmmab", 1, 2, 1, 4), **buffers, "past_length": i32(3), "beam_width": None,
+      "cache_indirection": None, "bias": Const(normal("dmmb", 24))},
+     ("y", "present_key", "present_value"), num_heads=2, past_present_share_buffer=1)
+encoded = {"q": one_token["q"], "k": normal("dmmck", 2, 2, 5, 4), "v": normal("dmmcv", 2, 2, 5, 4)}
+case("decoder_mha_cross", DECODER, encoded, num_heads=2)
+case("decoder_mha_cross_mask", DECODER,
+     {**encoded, "mask": np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], dtype=np.int32),
+      **dict.fromkeys(("attention_bias", "past_key", "past_value", "past_length", "beam_width", "cache_indirection")),
+      "bias": Const(normal("dmmcb", 24))},
+     num_heads=2)
+case("decoder_mha_cross_scores", DECODER, encoded, ("y", "", "", "qk"), types={"qk": TensorProto.FLOAT}, num_heads=2,
+     output_qk=1)
+
+for count in (1, 2):
+    for unidirectional in (0, 1):
+        case(f"mha_buffer_{count}_{'causal' if unidirectional else 'all'}", MHA,
+             {**flat_heads(f"mhab{count}", queries=count, keys=count),
+              **dict.fromkeys(("bias", "mask", "attention_bias")), **buffers, "past_length": i32(3)},
+             ("y", "present_key", "present_value"), num_heads=2, unidirectional=unidirectional)
+case("mha_buffer_mask_bias", MHA,
+     {**flat_heads("mhabm", queries=2, keys=2), "bias": Const(normal("mhabmb", 24)),
+      "mask": np.array([[1, 1, 1, 1, 1], [0, 1, 1, 1, 1]], dtype=np.int32),
+      "attention_bias": normal("mhabma", 1, 2, 2, 5), **buffers, "past_length": i32(3)},
+     ("y", "present_key", "present_value"), num_heads=2)
+
 for layout, shape in {"3d": (2, 3, 16), "4d": (2, 2, 3, 8)}.items():
     for interleaved in (0, 1):
         case(f"rotary_{layout}_{'interleaved' if interleaved else 'halves'}", "RotaryEmbedding",
@@ -243,6 +308,16 @@ case("rotary_part", "RotaryEmbedding",
      {"x": normal("rot2", 2, 3, 16), "positions": np.array([[0, 1, 2], [4, 5, 6]], dtype=np.int64),
       "cos": Const(normal("rot2cos", 10, 2)), "sin": Const(normal("rot2sin", 10, 2))},
      num_heads=2, rotary_embedding_dim=4)
+
+for name, sections, layout in (("sections", [4, 2, 2], 0), ("in_turns", [3, 3, 2], 1)):
+    case(f"multimodal_rotary_{name}", "MRotaryEmbedding",
+         {"x": normal("mrot", 2, 3, 32), "positions": integers("mrotp", 0, 10, (3, 2, 3), np.int64),
+          "cos": Const(normal("mrotcos", 10, 8)), "sin": Const(normal("mrotsin", 10, 8))},
+         num_heads=2, mrope_section=sections, mrope_layout=layout)
+case("multimodal_rotary_part", "MRotaryEmbedding",
+     {"x": normal("mrot1", 2, 2, 3, 16), "positions": integers("mrotp", 0, 10, (3, 2, 3), np.int64),
+      "cos": Const(normal("mrotcos1", 10, 4)), "sin": Const(normal("mrotsin1", 10, 4))},
+     num_heads=2, rotary_embedding_dim=8, mrope_section=[2, 1, 1], mrope_layout=1)
 
 GQA = "GroupQueryAttention"
 
@@ -383,6 +458,132 @@ case("gather_block_int4_middle", GATHER,
       "indices": np.array([[4, 0]], dtype=np.int32), "scales": Const(positive("gb6s", 3, 5, 2))},
      block_size=16, quantize_axis=2, gather_axis=1)
 
+for quant_type, type_name in enumerate(("fp4", "nf4")):
+    for rows in (1, 5):
+        case(f"matmul_bnb4_{type_name}_{rows}", "MatMulBnb4",
+             {"a": normal("bnb4", rows, 32), "b": Const(integers("bnb4b", 0, 256, (24 * 32 // 2,), np.uint8)),
+              "absmax": Const(positive("bnb4s", 24 * 32 // 16))},
+             N=24, K=32, block_size=16, quant_type=quant_type)
+case("matmul_bnb4_uneven", "MatMulBnb4",
+     {"a": normal("bnb4u", 2, 3, 20), "b": Const(integers("bnb4ub", 0, 256, (7 * 20 // 2,), np.uint8)),
+      "absmax": Const(positive("bnb4us", 5))},
+     N=7, K=20, block_size=32, quant_type=1)
+
+# ---- Mixtures of experts ---------------------------------------------------------------------------------------------
+
+
+def experts(name, columns, depth, bits=None, block=None, zeros=False):
+    """The matrices of four experts, with scales and zero points if they have `bits`, and biases."""
+    bias = Const(normal(name + "b", 4, columns))
+    if bits is None:
+        return {name: Const(normal(name, 4, columns, depth, scale=0.3)), name + "_bias": bias}, None
+    scales = (4, columns, depth // block) if block else (4, columns)
+    # Rows of zero points begin with a byte.
+    packed = [*scales[:-1], -(-scales[-1] * bits // 8)]
+    tensors = {
+        name: Const(integers(name, 0, 256, (4, columns, depth * bits // 8), np.uint8)),
+        name + "_scale": Const(positive(name + "s", *scales) * np.float32(2.0**-bits)),
+        name + "_bias": bias,
+    }
+    return tensors, Const(integers(name + "z", 0, 256, packed, np.uint8)) if zeros else None
+
+
+def mixture(name, operator, tokens, activation, doubles=False, shape=None, weights=None, tolerance=None, **attributes):
+    """A case with 32 features and 16 hidden ones; `weights` are bits, block size and whether there are zero points."""
+    weights = weights or ()
+    inputs = {"x": normal(name + "x", *(shape or (tokens, 32))), "router": normal(name + "r", tokens, 4)}
+    first, first_zeros = experts("fc1", 32 if doubles else 16, 32, *weights)
+    last, last_zeros = experts("fc2", 32, 16, *weights)
+    inputs.update(first | last)
+    if weights:
+        inputs.update(dict.fromkeys(("fc3", "fc3_scale", "fc3_bias")))
+        inputs.update({"fc1_zero": first_zeros, "fc2_zero": last_zeros})
+        attributes["expert_weight_bits"] = weights[0]
+        if len(weights) > 1 and weights[1]:
+            attributes["block_size"] = weights[1]
+    router_weights = attributes.pop("router_weights", None)
+    if router_weights is not None:
+        inputs.update({"fc3_zero": None, "router_weights": router_weights})
+    while inputs[list(inputs)[-1]] is None:
+        inputs.popitem()
+    case(name, operator, inputs, tolerance=tolerance, k=2, activation_type=activation, **attributes)
+
+
+SWIGLU = {"doubles": True, "swiglu_fusion": 1, "activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 1.5}
+for tokens in (1, 7, 40):
+    for activation in ("relu", "gelu", "silu", "identity", "swiglu"):
+        mixture(f"moe_{activation}_{tokens}", "MoE", tokens, activation, **(SWIGLU if activation == "swiglu" else {}))
+    for bits, block, zeros in ((2, 0, True), (4, 0, False), (4, 0, True), (4, 16, False), (4, 16, True), (8, 0, True)):
+        mixture(f"qmoe_{bits}_{block}_{'zeros' if zeros else 'plain'}_{tokens}", "QMoE", tokens, "swiglu",
+                weights=(bits, block, zeros), **SWIGLU)
+mixture("moe_3d_normalized", "MoE", 6, "silu", shape=(2, 3, 32), normalize_routing_weights=1)
+mixture("qmoe_silu", "QMoE", 5, "silu", weights=(4, 16))
+for normalized in (0, 1):
+    mixture(f"qmoe_router_weights_{normalized}", "QMoE", 5, "swiglu", weights=(4, 0, True), **SWIGLU,
+            router_weights=rng("qmrw").random((5, 4), dtype=np.float32), normalize_routing_weights=normalized)
+
+# ---- Linear attention ------------------------------------------------------------------------------------------------
+
+LINEAR = "LinearAttention"
+
+
+def recurrent(name, steps, batch=2, queries=2, keys=2, states=2, size=8, decay=None, beta=None, past=True):
+    """Inputs of a LinearAttention, whose keys have length 1."""
+    k = normal(name + "k", batch, steps, keys, size)
+    k /= np.linalg.norm(k, axis=3, keepdims=True)
+    return {
+        "q": normal(name + "q", batch, steps, queries * size),
+        "k": k.reshape(batch, steps, keys * size),
+        "v": normal(name + "v", batch, steps, states * 6),
+        "past": normal(name + "p", batch, states, size, 6) if past else None,
+        "decay": -np.abs(normal(name + "d", batch, steps, decay or states)),
+        "beta": rng(name + "b").random((batch, steps, beta or states), dtype=np.float32),
+    }
+
+
+for rule in ("linear", "gated", "delta", "gated_delta"):
+    for steps in (1, 5, 70):
+        case(f"linear_attention_{rule}_{steps}", LINEAR, recurrent(f"la{rule}{steps}", steps), ("y", "present"),
+             q_num_heads=2, kv_num_heads=2, update_rule=rule)
+for steps in (1, 40):
+    case(f"linear_attention_shared_state_{steps}", LINEAR, recurrent(f"la1{steps}", steps, queries=4), ("y", "present"),
+         q_num_heads=4, kv_num_heads=2, scale=0.3)
+    case(f"linear_attention_shared_queries_{steps}", LINEAR,
+         recurrent(f"la2{steps}", steps, states=4, beta=1, past=False), ("y", "present"), q_num_heads=2, kv_num_heads=4)
+    case(f"linear_attention_decay_of_features_{steps}", LINEAR, recurrent(f"la3{steps}", steps, decay=16),
+         ("y", "present"), q_num_heads=2, kv_num_heads=2)
+
+CONV = "CausalConvWithState"
+for steps in (1, 7):
+    conv = {"x": normal(f"cc{steps}", 2, 4, steps), "w": Const(normal("ccw", 4, 1, 3)), "b": Const(normal("ccb", 4))}
+    case(f"causal_conv_{steps}", CONV, {**conv, "past": normal("ccp", 2, 4, 2)}, ("y", "present"), activation="silu")
+    case(f"causal_conv_dilated_{steps}", CONV, {**conv, "past": normal("ccq", 2, 4, 4)}, ("y", "present"), dilation=2)
+    case(f"causal_conv_without_past_{steps}", CONV, conv, ("y", "present"))
+    case(f"causal_conv_channels_last_{steps}", CONV,
+         {**conv, "x": normal(f"ccl{steps}", 2, steps, 2, 2), "past": normal("cclp", 2, 2, 2, 2)}, ("y", "present"),
+         channels_last=1)
+
+# ---- Operators of the standard in older forms ------------------------------------------------------------------------
+
+for axis in (0, -1):
+    case(f"expand_dims_{'first' if axis == 0 else 'last'}", "ExpandDims",
+         {"x": normal("ed", 2, 3), "axis": Const(np.int32(axis))})
+case("gather_nd", "GatherND", {"x": normal("gnd", 2, 3, 4), "i": np.array([[0, 1], [1, -1]], dtype=np.int64)})
+for mode in ("bilinear", "nearest", "bicubic"):
+    case(f"grid_sample_{mode}", "GridSample", {"x": normal("gs", 1, 2, 4, 5), "grid": normal("gsg", 1, 3, 3, 2)},
+         mode=mode, padding_mode="border")
+case("pad_2d_sizes", "Pad",
+     {"x": normal("pad", 2, 3), "pads": Const(np.array([[0, 1, 2, 0]], dtype=np.int64)),
+      "value": Const(np.float32([5]))})
+case("pad_edge", "Pad", {"x": normal("pad1", 3, 3), "pads": Const(np.array([1, 1, 0, -1], dtype=np.int64))},
+     mode="edge")
+case("range_int", "Range", {"start": Const(np.int64([2])), "limit": Const(np.int64(7))})
+case("range_float", "Range",
+     {"start": Const(np.float32(1)), "limit": Const(np.float32(2)), "delta": Const(np.float32(0.25))})
+case("trilu_lower", "Trilu", {"x": normal("tri", 2, 3, 4), "k": Const(np.int64(1))}, upper=0)
+case("trilu_upper", "Trilu", {"x": normal("tri1", 3, 4)})
+case("unique", "Unique", {"x": np.array([2, 1, 1, 3, 4, 3], dtype=np.float32)}, ("y", "which", "counts"))
+
 # ---- Quantized tensors -----------------------------------------------------------------------------------------------
 
 
@@ -473,6 +674,28 @@ case("q_attention_columns_past", "QAttention",
       "w_zero": Const(np.zeros(24, dtype=np.int8)), "past": normal("qatp", 2, 2, 2, 3, 4)}, ("y", "present"),
      num_heads=2, unidirectional=1)
 
+for name, dtype, zero, directions, columns in (
+    ("uint8", np.uint8, 128, 1, 1),
+    ("int8", np.int8, 0, 1, 1),
+    ("both", np.int8, 0, 2, 1),
+    ("columns", np.int8, 0, 2, 20),
+):
+    info = np.iinfo(dtype)
+    parameters = (directions,) if columns == 1 else (directions, columns)
+    weights = {
+        key: Const(integers(f"dql{name}{key}", info.min, info.max + 1, (directions, features, 20), dtype))
+        for key, features in (("w", 4), ("r", 5))
+    }
+    # onnxruntime rounds input and states to 8 bits.
+    case(f"dynamic_quantize_lstm_{name}", "DynamicQuantizeLSTM",
+         {"x": normal("dqlx" + name, 6, 2, 4), **weights, "b": Const(normal("dqlb", directions, 40)),
+          **dict.fromkeys(("lengths", "h", "c", "p")),
+          **{f"{key}_{what}": Const(value) for key in "wr"
+             for what, value in (("scale", positive(f"dqls{key}", *parameters) * np.float32(0.005)),
+                                 ("zero", np.full(parameters, zero, dtype=dtype)))}},
+         ("y", "y_h", "y_c"), tolerance=0.02, hidden_size=5,
+         direction="bidirectional" if directions == 2 else "forward")
+
 case("quantize_linear", "QuantizeLinear",
      {"x": normal("ql", 3, 4), "scale": Const(np.float32(0.02)), "zero": Const(np.int8(3))})
 case("quantize_linear_axis", "QuantizeLinear",
@@ -494,23 +717,28 @@ def value_info(name, array):
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
 
 
-def model_of(operator, inputs, outputs, domain, attributes):
-    """The model with this one node, and what to feed it. onnxruntime infers the types of the outputs."""
+def output_info(name, types):
+    """An output, of which onnxruntime infers the type unless it is among `types`."""
+    return helper.make_tensor_value_info(name, types[name], None) if name in types else onnx.ValueInfoProto(name=name)
+
+
+def model_of(operator, inputs, outputs, domain, types, attributes):
+    """The model with this one node, and what to feed it."""
     feeds = {name: value for name, value in inputs.items() if isinstance(value, np.ndarray)}
     initializers = [value.tensor(name) for name, value in inputs.items() if isinstance(value, Const)]
     names = ["" if value is None else name for name, value in inputs.items()]
     node = helper.make_node(operator, names, list(outputs), name=operator, domain=domain, **attributes)
     graph = helper.make_graph(
         [node], operator, [value_info(name, array) for name, array in feeds.items()],
-        [onnx.ValueInfoProto(name=name) for name in outputs if name], initializers)
+        [output_info(name, types) for name in outputs if name], initializers)
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION), feeds
 
 
 def write(directory, name):
     """Writes the case `name` and gives its entry for the manifest."""
-    operator, inputs, outputs, domain, attributes = CASES[name]
-    model, feeds = model_of(operator, inputs, outputs, domain, attributes)
+    operator, inputs, outputs, domain, tolerance, types, attributes = CASES[name]
+    model, feeds = model_of(operator, inputs, outputs, domain, types, attributes)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
@@ -521,7 +749,8 @@ def write(directory, name):
     folder = os.path.join(directory, name)
     os.makedirs(folder, exist_ok=True)
     onnx.save(model, os.path.join(folder, "model.onnx"))
-    return save_case(folder, operator, [(feeds, results)])
+    more = {} if tolerance is None else {"tolerance": tolerance}
+    return save_case(folder, operator, [(feeds, results)], **more)
 
 
 if __name__ == "__main__":

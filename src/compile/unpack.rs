@@ -5,9 +5,9 @@ use crate::error::Result;
 use crate::ir::{Graph, Source};
 use crate::memory::Buffer;
 use crate::nibbles::unpacked;
-use crate::ops::{Fusion, Operation};
+use crate::ops::{Extension, Fusion, Operation};
 
-/// Converts every constant of 4-bit integers to bytes unless only a [`BlockProduct`](Fusion::BlockProduct) reads it.
+/// Converts every constant of 4-bit integers to bytes unless only products with packed weights read it.
 ///
 /// # Errors
 /// An `UnknownError` if memory for the bytes runs out, an `OperationError` if a mapped constant cannot be read.
@@ -15,7 +15,10 @@ pub fn unpack(graph: &mut Graph) -> Result<()> {
     let mut stays = vec![true; graph.values.len()];
     graph.outputs.iter().for_each(|(_, id)| stays[id.index()] = false);
     for node in &graph.nodes {
-        let is_packed = matches!(node.op, Operation::Fusion(Fusion::BlockProduct(_)));
+        let is_packed = matches!(
+            node.op,
+            Operation::Fusion(Fusion::BlockProduct(_)) | Operation::Extension(Extension::ExpertProduct(_))
+        );
         node.reads().filter(|_| !is_packed).for_each(|id| stays[id.index()] = false);
     }
     for (value, _) in graph.values.iter_mut().zip(stays).filter(|(_, stays)| !stays) {

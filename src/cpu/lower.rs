@@ -1,6 +1,8 @@
 //! Lowering: turns each node into a step, with one match arm per operator family.
 
 use super::product::blocks::{self, BlockPanels};
+use super::product::panels::{Layout, Panels};
+use super::product::tile::tile_size;
 use super::step::Step;
 use super::steps::arg_min_max::ArgMinMaxStep;
 use super::steps::attention::AttentionStep;
@@ -14,6 +16,7 @@ use super::steps::dense::{self, DenseShape, DenseStep};
 use super::steps::dft::DftStep;
 use super::steps::elementwise::ElementwiseStep;
 use super::steps::epilogue::Following;
+use super::steps::expert_product::{ExpertProductStep, Experts};
 use super::steps::gather::{Along, GatherElementsStep, GatherStep};
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
@@ -40,6 +43,7 @@ use crate::memory::Buffer;
 use crate::ops::block_product::BlockProduct;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::extension::elementwise::Extended;
+use crate::ops::extension::expert_product::ExpertProduct;
 use crate::ops::extension::integer_product::IntegerProduct;
 use crate::ops::extension::scatter::Reduction;
 use crate::ops::fused::Fused;
@@ -167,6 +171,10 @@ pub fn resize(step: &mut Step, graph: &Graph, node: &Node, cache: Option<ValueId
             step.resize(&op.product, &l.input(1).sizes(), l.output())
         }
         (Step::BlockProduct(step), _) => with_following(&mut l, 4, |l, following| step.resize(l.input(0), following)),
+        (Step::ExpertProduct(step), _) => {
+            step.resize(l.input(0), l.output());
+            true
+        }
         (Step::Copy(step), Api(op)) => copy_step(op, &l).map(|new| **step = new).is_some(),
         (Step::Attention(step), Operation::Fusion(Fusion::Attention(op))) => {
             step.resize(op);
@@ -292,6 +300,7 @@ fn lower_extension(op: &Extension, l: &mut Lowering) -> Result<Step> {
         Extension::DeformColumns(op) => DeformColumnsStep::new(op, l.input(0), l.input(1)).into(),
         Extension::Dft(op) => DftStep::new(op, l.input(0))?.into(),
         Extension::Elementwise(Extended(op)) => lower_elementwise(*op, l),
+        Extension::ExpertProduct(op) => lower_expert_product(op, l)?,
         Extension::GridSample(op) => GridSampleStep::new(op, l.input(0), l.output()).into(),
         Extension::IntegerProduct(op) => lower_integer_product(op, l)?,
         Extension::LogSoftmax(op) => SoftmaxStep::log(op, l.input(0)).into(),
@@ -390,6 +399,34 @@ fn lower_integer_product(op: &IntegerProduct, l: &mut Lowering) -> Result<Step> 
     l.pack(1, step.packs());
     [2, 3].into_iter().for_each(|index| l.pack(index, l.constant(index).is_some()));
     Ok(step.into())
+}
+
+fn lower_expert_product(op: &ExpertProduct, l: &mut Lowering) -> Result<Step> {
+    const MADE: &str = "translations make experts of constants";
+    let (b, weights) = (l.input(2), l.weights(2).expect(MADE));
+    let scale = l.given(3).map(|scale| scale.sizes().to_vec());
+    let blocks = op.blocks(&b.sizes(), scale.as_deref());
+    let experts = match l.constant(3) {
+        Some(scales) => {
+            let halves = scales.halves();
+            let operands = blocks::Operands {
+                numbers: (l.constant(2).expect(MADE), b.dtype),
+                scales: halves.as_ref().map_or((scales, l.input(3).dtype), |halves| (halves, DataType::Float16)),
+                zeros: l.constant(4).expect(MADE),
+                blocks,
+                by_column: true,
+                one_column: false,
+            };
+            Experts::Blocks(BlockPanels::new(l.env.isa, weights, &operands)?)
+        }
+        None => {
+            let layout = Layout::Strided { lane_stride: blocks.depth, depth_stride: 1 };
+            let width = tile_size(l.env.isa).cols;
+            Experts::Floats(Panels::new(l.env.isa, weights, layout, blocks.columns, blocks.depth, width)?)
+        }
+    };
+    (2..l.count()).for_each(|index| l.pack(index, l.given(index).is_some()));
+    Ok(ExpertProductStep::new(&l.env, op, experts, [l.input(0), l.output()]).into())
 }
 
 fn lower_block_product(op: &BlockProduct, l: &mut Lowering) -> Result<Step> {

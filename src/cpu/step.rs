@@ -14,6 +14,7 @@ use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::DenseStep;
 use super::steps::dft::DftStep;
 use super::steps::elementwise::ElementwiseStep;
+use super::steps::expert_product::ExpertProductStep;
 use super::steps::gather::{GatherElementsStep, GatherStep, PackedGatherStep};
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
@@ -97,6 +98,8 @@ steps! {
     ByteTable(ByteTableStep),
     /// Products with 4-bit or 8-bit weights.
     BlockProduct(BlockProductStep),
+    /// Products with matrices that the rows choose.
+    ExpertProduct(ExpertProductStep),
     /// Attention that the compiler fused into one operator.
     Attention(AttentionStep),
     /// Pooling.

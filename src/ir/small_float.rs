@@ -1,5 +1,5 @@
-//! Floating-point types of 4 and 8 bits, in which files store weights and scales. See "OCP 8-bit Floating Point Specification" and
-//! "OCP Microscaling Formats".
+//! Floating-point types of 4 and 8 bits, in which files store weights and scales. See "OCP 8-bit Floating Point Specification",
+//! "OCP Microscaling Formats", and for NF4 and FP4 bitsandbytes.
 
 /// A floating-point type of 4 or 8 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,15 +16,53 @@ pub enum SmallFloat {
     E8m0,
     /// 4 bits, 1 of them fraction, without infinities and NaN. Two share a byte, the first in its low bits.
     E2m1,
+    /// One of the 16 quantiles of a normal distribution, scaled to -1..1, as bitsandbytes stores it. Two share a byte, the
+    /// first in its high bits.
+    Nf4,
+    /// A floating-point number of 4 bits, scaled to -1..1 and stored likewise.
+    Fp4,
 }
+
+/// The numbers of [`SmallFloat::Nf4`].
+const NF4: [f32; 16] = [
+    -1.0,
+    -0.696_192_8,
+    -0.525_073_05,
+    -0.394_917_5,
+    -0.284_441_38,
+    -0.184_773_43,
+    -0.091_050_036,
+    0.0,
+    0.079_580_3,
+    0.160_930_2,
+    0.246_112_3,
+    0.337_915_24,
+    0.440_709_83,
+    0.562_617,
+    0.722_956_84,
+    1.0,
+];
+
+/// The numbers of [`SmallFloat::Fp4`] without their sign.
+const FP4: [f32; 8] = [0.0, 5.208_333_3e-3, 0.666_666_7, 1.0, 0.333_333_34, 0.5, 0.166_666_67, 0.25];
 
 impl SmallFloat {
     /// Bits per element.
     pub const fn bits(self) -> usize {
         match self {
-            SmallFloat::E2m1 => 4,
+            SmallFloat::E2m1 | SmallFloat::Nf4 | SmallFloat::Fp4 => 4,
             _ => 8,
         }
+    }
+
+    /// The bit pattern of element `at` of those in `bytes`.
+    pub fn pattern(self, bytes: &[u8], at: usize) -> usize {
+        let (byte, second) = match self.bits() {
+            8 => return usize::from(bytes[at]),
+            _ => (bytes[at / 2], at % 2 == 1),
+        };
+        let begins_high = matches!(self, SmallFloat::Nf4 | SmallFloat::Fp4);
+        usize::from(if second == begins_high { byte & 15 } else { byte >> 4 })
     }
 
     /// The numbers of all bit patterns, in order; each is a float32.
@@ -44,6 +82,8 @@ impl SmallFloat {
         const E5M2FNUZ: [f32; 256] = table(SmallFloat::E5m2fnuz);
         const E8M0: [f32; 256] = table(SmallFloat::E8m0);
         const E2M1: [f32; 256] = table(SmallFloat::E2m1);
+        const NF4: [f32; 256] = table(SmallFloat::Nf4);
+        const FP4: [f32; 256] = table(SmallFloat::Fp4);
         match self {
             SmallFloat::E4m3fn => &E4M3FN,
             SmallFloat::E4m3fnuz => &E4M3FNUZ,
@@ -51,6 +91,8 @@ impl SmallFloat {
             SmallFloat::E5m2fnuz => &E5M2FNUZ,
             SmallFloat::E8m0 => &E8M0,
             SmallFloat::E2m1 => &E2M1,
+            SmallFloat::Nf4 => &NF4,
+            SmallFloat::Fp4 => &FP4,
         }
     }
 
@@ -64,6 +106,8 @@ impl SmallFloat {
             SmallFloat::E5m2fnuz => (2, 16),
             SmallFloat::E8m0 => return if bits == 0xff { f32::NAN } else { power_of_two(bits as i32 - 127) },
             SmallFloat::E2m1 => (1, 1),
+            SmallFloat::Nf4 => return NF4[bits as usize],
+            SmallFloat::Fp4 => return if bits < 8 { FP4[bits as usize] } else { -FP4[bits as usize - 8] },
         };
         let sign_bit = 1 << (self.bits() - 1);
         let magnitude = bits & (sign_bit - 1);
@@ -121,6 +165,13 @@ mod tests {
         assert_eq!(nans(E5m2), [0x7d, 0x7e, 0x7f, 0xfd, 0xfe, 0xff]);
         assert_eq!((E5m2.values()[0x7c], E5m2.values()[0xfc]), (f32::INFINITY, f32::NEG_INFINITY));
         assert_eq!((nans(E8m0), nans(E2m1)), (vec![255], vec![]));
+        assert_eq!(
+            Fp4.values()[..8],
+            [0.0, 0.0625, 8.0, 12.0, 4.0, 6.0, 2.0, 3.0].map(|number: f64| (number / 12.0) as f32)
+        );
+        assert_eq!((Fp4.values()[11], Nf4.values()[0], Nf4.values()[15]), (-1.0, -1.0, 1.0));
+        assert_eq!([0, 1, 2].map(|at| E2m1.pattern(&[0x21, 0x43], at)), [1, 2, 3]);
+        assert_eq!([0, 1, 2].map(|at| Nf4.pattern(&[0x21, 0x43], at)), [2, 1, 4]);
         assert!(E4m3fn.values()[0x80] == 0.0 && E4m3fn.values()[0x80].is_sign_negative());
     }
 }

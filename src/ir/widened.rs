@@ -82,10 +82,9 @@ impl FileType {
             FileType::Int16 => each(stored, into, |bytes| i32::from(i16::from_le_bytes(bytes)).to_le_bytes()),
             FileType::Uint16 => each(stored, into, |bytes| i32::from(u16::from_le_bytes(bytes)).to_le_bytes()),
             FileType::Small(small) => {
-                let (bits, values) = (small.bits(), small.values());
+                let values = small.values();
                 for (at, into) in (skip..).zip(into.as_chunks_mut::<4>().0) {
-                    let pattern = stored[at * bits / 8] >> (at * bits % 8) & (0xff >> (8 - bits));
-                    *into = values[pattern as usize].to_le_bytes();
+                    *into = values[small.pattern(stored, at)].to_le_bytes();
                 }
             }
             FileType::Int4 | FileType::Uint4 | FileType::Int2 | FileType::Uint2 => {
@@ -231,17 +230,14 @@ mod tests {
             Uint16 => words().map(|b| u16::from_le_bytes(b) as f64).collect(),
             Uint4 | Uint2 => (0..count).map(|at| parts(at) as f64).collect(),
             Int4 | Int2 => (0..count).map(|at| signed(parts(at)) as f64).collect(),
-            Small(small) if small.bits() == 4 => {
-                (0..count).map(|at| small.values()[parts(at) as usize] as f64).collect()
-            }
-            Small(small) => bytes.iter().map(|&bits| small.values()[bits as usize] as f64).collect(),
+            Small(small) => (0..count).map(|at| small.values()[small.pattern(&bytes, at)] as f64).collect(),
         };
         (bytes, numbers)
     }
 
     #[test]
     fn every_part_reads_as_the_same_numbers() {
-        let small = [SmallFloat::E4m3fn, SmallFloat::E2m1].map(Small);
+        let small = [SmallFloat::E4m3fn, SmallFloat::E2m1, SmallFloat::Nf4].map(Small);
         for from in [Bfloat16, Float16, Double, Int16, Uint16, Int4, Uint4, Int2, Uint2].into_iter().chain(small) {
             let size = from.widened().size();
             // More than one piece, and a last byte that is not full.

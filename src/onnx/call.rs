@@ -103,8 +103,9 @@ impl<'c, 'm> Call<'c, 'm> {
         self.value(index).ok_or_else(|| Refusal(format!("input {index} is missing")))
     }
 
-    /// Replaces the input at `index`, for the translation of a related operator.
+    /// Replaces the input at `index`, or adds it, for the translation of a related operator.
     pub fn replace(&mut self, index: usize, operand: OperandId) {
+        self.inputs.resize(self.inputs.len().max(index + 1), None);
         self.inputs[index] = Some(Value::Tensor(operand));
     }
 
@@ -642,6 +643,7 @@ fn is_costly(op: &Operation) -> bool {
                 E::Col2Im(_)
                     | E::CropAndResize(_)
                     | E::DeformColumns(_)
+                    | E::ExpertProduct(_)
                     | E::Dft(_)
                     | E::GridSample(_)
                     | E::IntegerProduct(_)

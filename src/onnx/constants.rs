@@ -8,8 +8,8 @@ use super::tensor::{self, ElementType, Literal};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Element, Number};
 use crate::error::{Error, amount};
-use crate::ir::{Constant, OperandId, bytes_of_sizes};
-use crate::memory::{Buffer, elements_mut};
+use crate::ir::{Constant, FileType, OperandId, Widened, bytes_of_sizes};
+use crate::memory::{Backing, Buffer, Mapped, elements_mut};
 use crate::shape::Descriptor;
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -500,6 +500,32 @@ impl Call<'_, '_> {
             return Err(Refusal(format!("{what} (input {index}) has {}, expected {expected}", amount(got, "byte"))));
         }
         Ok(self.importer.builder.constant_like(descriptor, &constant)?)
+    }
+
+    /// The bytes of the constant at `index`, which messages call `what`, as `count` elements of a type of files, in
+    /// blocks of `size`. They are widened when they are read.
+    ///
+    /// # Errors
+    /// If the input is computed, or has another number of bytes.
+    pub fn constant_of_type(
+        &mut self,
+        index: usize,
+        what: &str,
+        from: FileType,
+        [count, size]: [u32; 2],
+    ) -> Step<OperandId> {
+        let elements = count as usize * size as usize;
+        let bytes = u32::try_from((elements * from.bits()).div_ceil(8)).map_err(|_| format!("{what} is too large"))?;
+        let id = self.constant_as(index, what, Descriptor::new(DataType::Uint8, [bytes]))?;
+        let stored = match self.importer.builder.constant_value(id) {
+            Some(Constant::Mapped(window)) => window.clone(),
+            _ => {
+                let copy = self.bytes_of(id)?.bytes().to_vec();
+                Mapped::new(Backing::of_bytes(copy), 0..bytes as usize).expect("all of it")
+            }
+        };
+        let widened = Constant::Widened(Widened::new(stored, from, elements));
+        Ok(self.importer.builder.constant_like(Descriptor::new(from.widened(), [count, size]), &widened)?)
     }
 
     /// A list of integers as the value of an output: int64, possibly empty.

@@ -69,6 +69,9 @@ const USES: &[Use] = &[
     of(MICROSOFT, "EmbedLayerNormalization", 0, 2),
     of(MICROSOFT, "EmbedLayerNormalization", 1, 4),
     of(MICROSOFT, "EmbedLayerNormalization", 8, 3),
+    of(MICROSOFT, "MRotaryEmbedding", 1, 2),
+    of(MICROSOFT, "QEmbedLayerNormalization", 0, 2),
+    of(MICROSOFT, "QEmbedLayerNormalization", 1, 4),
 ];
 
 /// Operators whose output has all elements of their first input, and no others.

@@ -194,7 +194,8 @@ impl Literal {
             other => match (other.webnn(), other.foreign()) {
                 (Some(dtype), _) => visit(dtype, bytes, f),
                 (None, Some(FileType::Small(small))) => {
-                    self.parts().for_each(|bits| f(f64::from(small.values()[bits as usize]).into()))
+                    let value = |at| f64::from(small.values()[small.pattern(bytes, at)]);
+                    (0..self.elements()).for_each(|at| f(value(at).into()));
                 }
                 _ => return Err(format!("elements of type {other} have no counterpart in WebNN")),
             },
@@ -202,10 +203,10 @@ impl Literal {
         Ok(())
     }
 
-    /// The bits of every element of a type of 2, 4 or 8 bits.
+    /// The bits of every element of a 2-bit or 4-bit type.
     fn parts(&self) -> impl Iterator<Item = u8> {
         let bits = self.element.bits();
-        let mask = 0xff >> (8 - bits);
+        let mask = (1 << bits) - 1;
         let parts = self.bytes.iter().flat_map(move |byte| (0..8).step_by(bits).map(move |at| byte >> at & mask));
         parts.take(self.elements())
     }

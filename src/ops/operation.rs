@@ -236,6 +236,8 @@ named! {
         DeformColumns(extension::deform_columns::DeformColumns),
         /// `DFT` along the last dimension but that of components.
         Dft(extension::dft::Dft),
+        /// What `MoE` multiplies.
+        ExpertProduct(extension::expert_product::ExpertProduct),
         /// `GridSample` of images with channels last.
         GridSample(extension::grid_sample::GridSample),
         /// `MaxRoiPool`.

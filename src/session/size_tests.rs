@@ -291,6 +291,51 @@ fn recurrent_networks_over_any_number_of_frames() {
 }
 
 #[test]
+fn linear_attention_over_prompts_of_any_length() {
+    fn graph() -> TestGraph {
+        let graph = TestGraph::default().input("x", Float, &["t", "n", "6"]).input("rate", Float, &["t", "n", "2"]);
+        let heads = |count| [("q_num_heads", count), ("kv_num_heads", 2)].map(|(name, count)| (name, Attr::Int(count)));
+        graph
+            .node("Transpose", "x", "k", vec![("perm", Attr::Ints(&[1, 0, 2]))])
+            .node("Transpose", "rate", "b", vec![("perm", Attr::Ints(&[1, 0, 2]))])
+            .node("com.microsoft.LinearAttention", "k k k _ b b", "a s", heads(2).into())
+            .output("a")
+            .output("s")
+    }
+    // Blocks of one, four, eight, sixteen and thirty-two steps, one or two of them, full or not.
+    let sizes: &[&[(&str, u32)]] = &[
+        &[("n", 2), ("t", 1)],
+        &[("n", 2), ("t", 3)],
+        &[("n", 2), ("t", 6)],
+        &[("n", 3), ("t", 11)],
+        &[("n", 2), ("t", 32)],
+        &[("n", 2), ("t", 40)],
+        &[("n", 2), ("t", 64)],
+        &[("n", 3), ("t", 33)],
+        &[("n", 2), ("t", 17)],
+        &[("n", 3), ("t", 16)],
+        &[("n", 3), ("t", 5)],
+        &[("n", 3), ("t", 4)],
+        &[("n", 3), ("t", 2)],
+    ];
+    check(8, Sized { graph, inputs: &[&["t", "n", "6"], &["t", "n", "2"]], sizes });
+}
+
+#[test]
+fn experts_for_any_number_of_tokens() {
+    fn graph() -> TestGraph {
+        let graph = TestGraph::default().input("x", Float, &["t", "16"]).input("r", Float, &["t", "4"]);
+        let graph = weight(graph, "first", &[4, 24, 16]);
+        let graph = weight(graph, "last", &[4, 16, 24]);
+        let attributes = vec![("k", Attr::Int(2)), ("activation_type", Attr::Text("silu"))];
+        graph.node("com.microsoft.MoE", "x r first _ last", "y", attributes).output("y")
+    }
+    let sizes: &[&[(&str, u32)]] = &[&[("t", 1)], &[("t", 2)], &[("t", 9)], &[("t", 40)], &[("t", 3)], &[("t", 17)]];
+    // One token, and several.
+    check(3, Sized { graph, inputs: &[&["t", "16"], &["t", "4"]], sizes });
+}
+
+#[test]
 fn operators_that_pad_repeat_and_pick_by_sizes() {
     fn graph() -> TestGraph {
         TestGraph::default()

@@ -23,15 +23,15 @@ use std::sync::Arc;
 /// Up to this number of rows are multiplied with weights that are never in memory as floats, where that is fast. Each row
 /// has the bits of a single one, on every CPU. For more rows, which have other bits, it is faster to write the weights of
 /// a panel to the first-level cache first.
-const FEW_ROWS: usize = 8;
+pub(super) const FEW_ROWS: usize = 8;
 
 /// Maximum rows and columns of a tile of such a product, and its maximum sums: the tile's data stay in the second-level
 /// cache.
-const MOST: [usize; 2] = [128, 1 << 14];
-const MOST_SUMS: usize = 1 << 16;
+pub(super) const MOST: [usize; 2] = [128, 1 << 14];
+pub(super) const MOST_SUMS: usize = 1 << 16;
 
 /// Byte multiply-adds in the time of one float multiply-add.
-const SPEED: usize = 4;
+pub(super) const SPEED: usize = 4;
 
 /// Multiply-adds in the time of rounding one element to 24 bits: 0.6 ns with AVX-512, 0.75 with AVX2.
 const ROUNDING: usize = 48;
@@ -140,7 +140,7 @@ impl BlockProductStep {
             if let Some(rounding) = self.rounding() {
                 #[cfg(test)]
                 ROUNDINGS.set(ROUNDINGS.get() + 1);
-                self.round_rows(beside.threads, a, rounding, own, scratch);
+                round_rows(beside.threads, &self.panels, a, rounding, own, scratch);
             }
             own
         };
@@ -155,22 +155,6 @@ impl BlockProductStep {
             match self.rounding() {
                 None => floats.compute(tile, &epilogue, scratch),
                 Some(rounding) => self.multiply_packed(&floats, rounding, rounded, tile, &epilogue, scratch),
-            }
-        });
-    }
-
-    /// Rounds all rows into `rounded`, once for all tiles. With fewer rows than threads, blocks are shared too.
-    fn round_rows(&self, threads: &Threads, a: &[f32], rounding: Rounding, rounded: &mut [f32], scratch: &mut [f32]) {
-        let ([rows, _, depth], len, count) = (self.size, rounding.row_len(), threads.count());
-        let matrices = Matrices { batches: 1, batch_stride: rows * len, rows, row_stride: len, cols: len };
-        let cols = Cut::new(len, rounding.block_len(), count.div_ceil(rows.max(1)));
-        let grid = Grid { rows: Cut::new(rows, 1, 4 * count), cols };
-        Tiles::new(rounded, matrices, grid).share(threads, rows * depth * ROUNDING, scratch, |tile, _| {
-            let depth_at = |place: usize| depth.min(place.div_ceil(rounding.block_len()) * rounding.block);
-            let own = depth_at(tile.cols.start)..depth_at(tile.cols.end);
-            for index in 0..tile.rows.len() {
-                let row = &a[(tile.rows.start + index) * depth..];
-                rounding.round(self.panels.format(), &row[own.clone()], tile.row(index));
             }
         });
     }
@@ -204,6 +188,30 @@ impl BlockProductStep {
             tile.row(index).copy_from_slice(sums);
         }
     }
+}
+
+/// Rounds all rows of `a` into `rounded`, once for all tiles. With fewer rows than threads, blocks are shared too.
+pub(super) fn round_rows(
+    threads: &Threads,
+    panels: &BlockPanels,
+    a: &[f32],
+    rounding: Rounding,
+    rounded: &mut [f32],
+    scratch: &mut [f32],
+) {
+    let (depth, len, count) = (rounding.depth, rounding.row_len(), threads.count());
+    let rows = a.len() / depth;
+    let matrices = Matrices { batches: 1, batch_stride: rows * len, rows, row_stride: len, cols: len };
+    let cols = Cut::new(len, rounding.block_len(), count.div_ceil(rows.max(1)));
+    let grid = Grid { rows: Cut::new(rows, 1, 4 * count), cols };
+    Tiles::new(rounded, matrices, grid).share(threads, rows * depth * ROUNDING, scratch, |tile, _| {
+        let depth_at = |place: usize| depth.min(place.div_ceil(rounding.block_len()) * rounding.block);
+        let own = depth_at(tile.cols.start)..depth_at(tile.cols.end);
+        for index in 0..tile.rows.len() {
+            let row = &a[(tile.rows.start + index) * depth..];
+            rounding.round(panels.format(), &row[own.clone()], tile.row(index));
+        }
+    });
 }
 
 impl Run for BlockProductStep {

@@ -14,6 +14,7 @@ pub mod dense;
 mod disjoint;
 pub mod elementwise;
 pub mod epilogue;
+pub mod expert_product;
 pub mod gru;
 pub mod lstm;
 pub mod matmul;

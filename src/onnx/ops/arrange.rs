@@ -60,7 +60,10 @@ fn space_to_depth(call: &mut Call) -> Outcome {
 }
 
 /// Sets the elements above or below a diagonal to 0.
-fn trilu(call: &mut Call) -> Outcome {
+///
+/// # Errors
+/// If the diagonal is computed.
+pub fn trilu(call: &mut Call) -> Outcome {
     let diagonal = match call.value(1) {
         Some(_) => clamped(call.one_int(1, "k")?),
         None => 0,

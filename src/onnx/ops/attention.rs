@@ -226,10 +226,14 @@ pub fn count_attribute(call: &Call, name: &str) -> Step<u32> {
 
 /// The attribute `scale`, or the inverse root of the head size of `q`.
 pub fn scale(call: &Call, q: OperandId) -> f64 {
-    call.float_attribute("scale").filter(|&scale| scale != 0.0).unwrap_or_else(|| {
-        let size = call.shape(q).last().map_or(1, |size| size.get());
-        1.0 / (size as f64).sqrt()
-    })
+    let size = call.shape(q).last().copied();
+    scale_of(call, size.unwrap_or(Dim::ONE))
+}
+
+/// The attribute `scale`, or the inverse root of the size of a head.
+pub fn scale_of(call: &Call, size: Dim) -> f64 {
+    let given = call.float_attribute("scale").filter(|&scale| scale != 0.0);
+    given.unwrap_or_else(|| 1.0 / (size.get() as f64).sqrt())
 }
 
 // ---- Attention ---------------------------------------------------------------------------------------------------

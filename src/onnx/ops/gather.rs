@@ -70,7 +70,10 @@ fn gather_elements(call: &mut Call) -> Outcome {
 }
 
 /// The first `batch_dims` dimensions of data and indices correspond: they become a coordinate.
-fn gather_nd(call: &mut Call) -> Outcome {
+///
+/// # Errors
+/// If shapes do not match.
+pub fn gather_nd(call: &mut Call) -> Outcome {
     let (x, indices) = (call.input(0)?, call.input(1)?);
     let (shape, index_shape) = (call.shape(x), call.shape(indices));
     let batch_dims = call.int_or("batch_dims", 0);

@@ -74,7 +74,7 @@ pub fn counted(call: &mut Call, dtype: DataType, [start, step]: [Dim; 2], shape:
 }
 
 /// `start, start + delta, ...` up to `limit`, exclusive.
-fn range(call: &mut Call) -> Outcome {
+pub fn range(call: &mut Call) -> Outcome {
     let dtype = call.input_type(0).ok_or("start (input 0) is of a type that WebNN does not have")?;
     if let [Some(start), Some(limit), Some(delta)] = [0, 1, 2].map(|index| call.one_dim(index))
         && !(start.is_number() && limit.is_number() && delta.is_number())
@@ -481,9 +481,17 @@ fn sorted_elements<T: Element>(elements: &[T], stop: &Stop) -> Step<Option<Vec<u
     Ok(Some(entries))
 }
 
-/// The distinct rows of a constant along an axis, the first occurrence of each, the index of each row among them, and
-/// their counts.
 fn unique(call: &mut Call) -> Outcome {
+    let is_sorted = call.int_or("sorted", 1) != 0;
+    distinct(call, is_sorted)
+}
+
+/// The distinct rows of a constant along an axis, the first occurrence of each, the index of each row among them, and
+/// their counts. The rows are in ascending order or in that of their occurrence.
+///
+/// # Errors
+/// If the input is computed.
+pub fn distinct(call: &mut Call, is_sorted: bool) -> Outcome {
     let (dtype, bytes) = call.constant_elements(0)?.ok_or_else(|| decided_by_data("the input"))?;
     if let Some((descriptor, axis)) = empty_along_axis(call)?
         && descriptor.shape[axis as usize] == 0
@@ -497,7 +505,7 @@ fn unique(call: &mut Call) -> Outcome {
     call.take_room(count * GROUP_BYTES)?;
     let Groups { rows, mut groups } =
         with_element!(dtype, T => grouped(elements::<T>(bytes.bytes()), count, inner, &call.stop())?);
-    if call.int_or("sorted", 1) == 0 {
+    if !is_sorted {
         groups.sort_unstable_by_key(|&(start, _)| rows[start as usize]);
     }
     let size = [groups.len() as u32];

@@ -272,7 +272,10 @@ fn padded(call: &mut Call, pads: &[[Dim; 2]], border: Border) -> Step<Value> {
 }
 
 /// Sizes and value are attributes before opset 11, constants since then.
-fn pad(call: &mut Call) -> Outcome {
+///
+/// # Errors
+/// If they are computed, or do not fit the tensor.
+pub fn pad(call: &mut Call) -> Outcome {
     let rank = call.input_shape(0)?.len();
     let (pads, value) = if call.opset < 11 {
         let pads = call.ints_attribute("pads").ok_or("pads are missing")?;

@@ -161,7 +161,11 @@ fn activations(call: &Call, directions: usize, defaults: &[&str]) -> Step<Option
 /// The default activations: of the gates, of the cell gate, and of the new cell state.
 const LSTM_ACTIVATIONS: [&str; 3] = ["sigmoid", "tanh", "tanh"];
 
-fn lstm(call: &mut Call) -> Outcome {
+/// Long short-term memory.
+///
+/// # Errors
+/// If operands or attributes do not match.
+pub fn lstm(call: &mut Call) -> Outcome {
     let sequence = Sequence::new(call, 4)?;
     let (hidden, cell) = (sequence.state(call, 5)?, sequence.state(call, 6)?);
     let activations = activations(call, sequence.direction.count(), &LSTM_ACTIVATIONS)?;

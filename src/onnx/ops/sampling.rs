@@ -28,7 +28,11 @@ fn channels_first(call: &mut Call, x: OperandId) -> Step<OperandId> {
     call.transpose(x, &order)
 }
 
-fn grid_sample(call: &mut Call) -> Outcome {
+/// Samples an image at the places of a grid.
+///
+/// # Errors
+/// If shapes or modes do not fit.
+pub fn grid_sample(call: &mut Call) -> Outcome {
     let (x, grid) = (call.input(0)?, call.input(1)?);
     let mode = match call.text_or("mode", "linear").as_str() {
         "linear" | "bilinear" => Mode::Linear,

@@ -103,7 +103,11 @@ fn squeeze(call: &mut Call) -> Outcome {
     Ok(vec![reshaped(call, value, kept)?])
 }
 
-fn unsqueeze(call: &mut Call) -> Outcome {
+/// Inserts dimensions of size 1.
+///
+/// # Errors
+/// If the axes are computed, or not distinct dimensions of the result.
+pub fn unsqueeze(call: &mut Call) -> Outcome {
     let mut shape = call.input_shape(0)?;
     let axes = axes(call)?.ok_or("axes are missing")?;
     if axes.len() > MAX_FILE_RANK {

@@ -5,6 +5,7 @@ pub mod crop_and_resize;
 pub mod deform_columns;
 pub mod dft;
 pub mod elementwise;
+pub mod expert_product;
 pub mod grid_sample;
 pub mod integer_product;
 pub mod log_softmax;

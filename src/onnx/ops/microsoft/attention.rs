@@ -165,9 +165,9 @@ fn q_attention(call: &mut Call) -> Outcome {
 
 // ---- MultiHeadAttention ------------------------------------------------------------------------------------------
 
-/// Adds the bias of a projection's features: `size` elements of it, from `start` on.
-fn with_bias(call: &mut Call, x: OperandId, start: Dim, size: Dim) -> Step<OperandId> {
-    let Some(bias) = call.optional(3)? else { return Ok(x) };
+/// Adds the bias of a projection's features, of the input at `index`: `size` elements of it, from `start` on.
+fn with_bias(call: &mut Call, x: OperandId, index: usize, [start, size]: [Dim; 2]) -> Step<OperandId> {
+    let Some(bias) = call.optional(index)? else { return Ok(x) };
     let [all] = call.dims(bias, "bias")?;
     if start + size > all {
         return Err(Refusal(format!("bias has {}, expected at least {}", amount(all, "element"), start + size)));
@@ -183,8 +183,8 @@ fn unpacked(call: &mut Call, packed: OperandId, at: u32) -> Step<OperandId> {
     call.reshape(one, &[batch, sequence, heads * size])
 }
 
-/// Queries, keys and values as heads, from any of the input forms.
-fn multi_heads(call: &mut Call) -> Step<Heads> {
+/// Queries, keys and values as heads, from any of the input forms, with the bias at `bias`.
+fn multi_heads(call: &mut Call, bias: usize) -> Step<Heads> {
     let n = count_attribute(call, "num_heads")?;
     let query = call.input(0)?;
     let flat = match (call.optional(1)?, call.optional(2)?) {
@@ -196,30 +196,134 @@ fn multi_heads(call: &mut Call) -> Step<Heads> {
         _ => return Err("the key is missing".into()),
     };
     let hidden = call.shape(flat[0]).last().copied().unwrap_or_default();
-    let q = with_bias(call, flat[0], Dim::number(0), hidden)?;
+    let q = with_bias(call, flat[0], bias, [Dim::ZERO, hidden])?;
     let q = split_heads(call, q, n, "the query")?;
     if call.rank(flat[1]) == 4 {
         // The outputs of an encoder are already projected.
         return Ok(Heads { q, k: flat[1], v: flat[2] });
     }
     let value_hidden = call.shape(flat[2]).last().copied().unwrap_or_default();
-    let k = with_bias(call, flat[1], hidden, hidden)?;
-    let v = with_bias(call, flat[2], hidden * 2, value_hidden)?;
+    let k = with_bias(call, flat[1], bias, [hidden, hidden])?;
+    let v = with_bias(call, flat[2], bias, [hidden * 2, value_hidden])?;
     Ok(Heads { q, k: split_heads(call, k, n, "the key")?, v: split_heads(call, v, n, "the value")? })
 }
 
 fn multi_head_attention(call: &mut Call) -> Outcome {
-    for (index, name) in [(8, "past_sequence_length"), (9, "cache_indirection")] {
-        if call.value(index).is_some() {
-            return Err(Refusal(format!("{name} is given, which is for decoders with shared buffers")));
-        }
+    if call.value(9).is_some() {
+        return Err("cache_indirection is given, expected a decoder without beams".into());
     }
-    let heads = multi_heads(call)?;
-    let heads = Heads { k: appended(call, 6, heads.k)?, v: appended(call, 7, heads.v)?, ..heads };
-    let scores = scores(call, heads, 4, Some(5))?;
+    let mut heads = multi_heads(call, 3)?;
+    let scores = if call.value(8).is_some() {
+        if call.wants(3) {
+            return Err("qk is an output, whose length depends on past_sequence_length".into());
+        }
+        let is_causal = call.int_or("unidirectional", 0) != 0;
+        let visible = write_tokens(call, &mut heads, [6, 7, 8], is_causal)?;
+        buffer_scores(call, heads, Some(visible), [4, 5])?
+    } else {
+        heads = Heads { k: appended(call, 6, heads.k)?, v: appended(call, 7, heads.v)?, ..heads };
+        scores(call, heads, 4, Some(5))?
+    };
     let attended = attend(call, heads, &scores)?;
     let output = merge_heads(call, attended.output)?;
     Ok([output, heads.k, heads.v, attended.probabilities].map(Value::Tensor).to_vec())
+}
+
+// ---- Buffers of keys and values ----------------------------------------------------------------------------------
+
+/// Replaces the new keys and values in `heads` by the buffers at the first two of the given inputs, into which they are
+/// written from the place at the third one on; places behind the end write nothing. Returns which keys are seen: those
+/// up to the last new one, or, if the attention is causal, up to the query.
+fn write_tokens(call: &mut Call, heads: &mut Heads, inputs: [usize; 3], is_causal: bool) -> Step<OperandId> {
+    let [key, value, length] = inputs;
+    let (keys, one) = (state_length(call, key)?, Dim::ONE);
+    let [_, _, count, _] = call.dims(heads.k, "the key")?;
+    let place = call.input(length)?;
+    let place = call.cast(place, DataType::Int32)?;
+    let place = call.to_scalar(place)?;
+    let places = columns(call, keys, 4)?;
+    let offsets = call.sub(places, place)?;
+    for (index, new) in [(key, &mut heads.k), (value, &mut heads.v)] {
+        *new = written(call, index, *new, offsets)?;
+    }
+    let last = call.dim_scalar(DataType::Int32, count - 1)?;
+    let seen = if is_causal { counting(call, Dim::ZERO, &[one, one, count, one])? } else { last };
+    call.emit(E::LesserOrEqual, &[offsets, seen])
+}
+
+/// The buffer at `index` with the tokens `new`; `offsets` are the places of the buffer, counted from the first new token.
+fn written(call: &mut Call, index: usize, new: OperandId, offsets: OperandId) -> Step<OperandId> {
+    let buffer = call.input(index)?;
+    let (shape, heads) = (call.shape(buffer), call.shape(new));
+    if shape.len() != 4 || [shape[0], shape[1], shape[3]] != [heads[0], heads[1], heads[3]] {
+        let [batch, heads, _, size] = heads[..] else { unreachable!("heads have four dimensions") };
+        return Err(Refusal(format!("input {index} has shape {shape:?}, expected [{batch}, {heads}, .., {size}]")));
+    }
+    let (first, last) = (call.int_scalar(DataType::Int32, 0)?, call.dim_scalar(DataType::Int32, heads[2] - 1)?);
+    let (is_behind, is_before) =
+        (call.emit(E::GreaterOrEqual, &[offsets, first])?, call.emit(E::LesserOrEqual, &[offsets, last])?);
+    let is_new = call.emit(E::LogicalAnd, &[is_behind, is_before])?;
+    let is_new = call.reshape(is_new, &[Dim::ONE, Dim::ONE, shape[2], Dim::ONE])?;
+    let mut tokens = new;
+    if heads[2] != 1 {
+        let sources = call.emit(E::Max, &[offsets, first])?;
+        let sources = call.emit(E::Min, &[sources, last])?;
+        let sources = call.reshape(sources, &[shape[2]])?;
+        tokens = call.gather(new, sources, 2)?;
+    }
+    call.select(is_new, tokens, buffer)
+}
+
+/// Scores of all keys of a buffer, of which only the first ones may have a mask and a bias, at the given inputs.
+fn buffer_scores(call: &mut Call, heads: Heads, visible: Option<OperandId>, [mask, bias]: [usize; 2]) -> Step<Scores> {
+    let [batch, _, queries, _] = call.dims(heads.q, "the query")?;
+    let [_, _, keys, _] = call.dims(heads.k, "the key")?;
+    for index in [mask, bias] {
+        let Some(operand) = call.optional(index)? else { continue };
+        let shape = call.shape(operand);
+        if let [_, .., length] = shape[..]
+            && length < keys
+        {
+            let padded = call.pad_axis(operand, shape.len() - 1, [Dim::ZERO, keys - length])?;
+            call.replace(index, padded);
+        }
+    }
+    let mut scores = Scores { scale: scale(call, heads.q), ..Default::default() };
+    scores.visible.extend(visible);
+    let dtype = call.dtype(heads.q);
+    scores.biases.extend(mask_bias(call, mask, dtype, Sizes { batch, queries, keys })?);
+    scores.biases.extend(call.optional(bias)?);
+    Ok(scores)
+}
+
+// ---- DecoderMaskedMultiHeadAttention -----------------------------------------------------------------------------
+
+/// Attention of one token, to encoder states or to a buffer in which the token gets the place after the past.
+fn decoder_masked_attention(call: &mut Call) -> Outcome {
+    for (index, name) in [(8, "beam_width"), (9, "cache_indirection")] {
+        if call.value(index).is_some() {
+            return Err(Refusal(format!("{name} is given, expected a decoder without beams")));
+        }
+    }
+    if call.int_or("output_qk", 0) != 0 && call.value(5).is_some() {
+        return Err("output_qk is set for a shared buffer, of which scores have another length".into());
+    }
+    let mut heads = multi_heads(call, 10)?;
+    let [_, _, queries, _] = call.dims(heads.q, "the query")?;
+    if queries != 1 {
+        return Err(Refusal(format!("there are {queries} tokens, expected one")));
+    }
+    let mut visible = None;
+    if call.value(5).is_some() {
+        if call.int_or("past_present_share_buffer", 0) == 0 || call.value(7).is_none() {
+            return Err("past_key is given without a shared buffer and past_sequence_length".into());
+        }
+        visible = Some(write_tokens(call, &mut heads, [5, 6, 7], false)?);
+    }
+    let scores = buffer_scores(call, heads, visible, [3, 4])?;
+    let attended = attend(call, heads, &scores)?;
+    let output = merge_heads(call, attended.output)?;
+    Ok([output, heads.k, heads.v, attended.masked].map(Value::Tensor).to_vec())
 }
 
 // ---- RotaryEmbedding ---------------------------------------------------------------------------------------------
@@ -228,9 +332,6 @@ fn rotary_embedding(call: &mut Call) -> Outcome {
     let (x, mut positions) = (call.input(0)?, call.input(1)?);
     let (cos, sin) = (call.input(2)?, call.input(3)?);
     let shape = call.shape(x);
-    if call.float_or("scale", 1.0) != 1.0 {
-        return Err("scale is not 1".into());
-    }
     let sequence = match shape[..] {
         [_, sequence, _] | [_, _, sequence, _] => sequence,
         _ => return Err(Refusal(format!("the input has shape {shape:?}, expected 3 or 4 dimensions"))),
@@ -243,11 +344,20 @@ fn rotary_embedding(call: &mut Call) -> Outcome {
         positions = call.add(first, steps)?;
     }
     let [cos, sin] = [call.gather(cos, positions, 0)?, call.gather(sin, positions, 0)?];
+    turned(call, x, [cos, sin])
+}
+
+/// Rotates the heads of `x` by cosines and sines `[batch, sequence, pairs]`.
+fn turned(call: &mut Call, x: OperandId, [cos, sin]: [OperandId; 2]) -> Outcome {
+    if call.float_or("scale", 1.0) != 1.0 {
+        return Err("scale is not 1".into());
+    }
     let heads = match count_attribute(call, "num_heads")? {
         // 0 means that whole heads are rotated.
         0 => {
             let [_, _, pairs] = call.dims(cos, "the cosines")?;
-            (shape[shape.len() - 1] / (pairs * 2)).get()
+            let features = call.shape(x).last().copied().unwrap_or_default();
+            (features / (pairs * 2)).get()
         }
         heads => heads,
     };
@@ -256,10 +366,63 @@ fn rotary_embedding(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
+/// Of the position's three coordinates, the one that turns each pair: in `sections`, or in turns up to the ends of the
+/// second and third section.
+fn coordinates(call: &Call, pairs: u32) -> Step<Vec<u8>> {
+    let sections = call.ints_attribute("mrope_section").unwrap_or_default();
+    let counts: Vec<u32> = sections.iter().filter_map(|&count| u32::try_from(count).ok()).collect();
+    let sum: u64 = counts.iter().map(|&count| u64::from(count)).sum();
+    let &[time, height, width] = &counts[..] else {
+        return Err(Refusal(format!("mrope_section is {sections:?}, expected three numbers that are not negative")));
+    };
+    if sections.len() != 3 || sum != u64::from(pairs) {
+        return Err(Refusal(format!("mrope_section is {sections:?}, expected a sum of {pairs}, the number of pairs")));
+    }
+    let place = |pair: u32| match call.int_or("mrope_layout", 0) {
+        0 => Ok(u8::from(pair >= time) + u8::from(pair >= time + height)),
+        1 if pair % 3 == 1 && pair / 3 < height => Ok(1),
+        1 if pair % 3 == 2 && pair / 3 < width => Ok(2),
+        1 => Ok(0),
+        other => Err(Refusal(format!("mrope_layout is {other}, expected 0 or 1"))),
+    };
+    (0..pairs).map(place).collect()
+}
+
+/// Positions have three coordinates, each of which turns some of the pairs.
+fn multimodal_rotary_embedding(call: &mut Call) -> Outcome {
+    let (x, positions) = (call.input(0)?, call.input(1)?);
+    let shape = call.shape(positions);
+    if shape.len() != 3 || shape[0] != 3 {
+        return Err(Refusal(format!("position_ids has shape {shape:?}, expected [3, batch, sequence]")));
+    }
+    let [_, pairs] = call.dims(call.input(2)?, "the cosines")?;
+    let pairs = pairs.get();
+    let coordinates = coordinates(call, pairs)?;
+    let mut masks = Vec::new();
+    for coordinate in [1, 2] {
+        let is_set = coordinates.iter().map(|&own| f64::from(own == coordinate));
+        masks.push(call.constant(DataType::Uint8, &[pairs], is_set)?);
+    }
+    let mut tables = [call.input(2)?, call.input(3)?];
+    for table in &mut tables {
+        let all = call.gather(*table, positions, 0)?;
+        let [time, height, width] = [call.pick(all, 0, 0)?, call.pick(all, 0, 1)?, call.pick(all, 0, 2)?];
+        let chosen = call.select(masks[0], height, time)?;
+        *table = call.select(masks[1], width, chosen)?;
+    }
+    turned(call, x, tables)
+}
+
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
     microsoft("Attention", "no do_rotary, no shared buffers", attention),
-    microsoft("MultiHeadAttention", "no shared buffers, no masks of shape [3 * batch + 2]", multi_head_attention),
+    microsoft(
+        "DecoderMaskedMultiHeadAttention",
+        "no beams, output_qk only of encoder states",
+        decoder_masked_attention,
+    ),
+    microsoft("MRotaryEmbedding", "no scale", multimodal_rotary_embedding),
+    microsoft("MultiHeadAttention", "no beams, no masks of shape [3 * batch + 2]", multi_head_attention),
     microsoft("QAttention", "no do_rotary, no shared buffers", q_attention),
     microsoft("RotaryEmbedding", "no scale", rotary_embedding),
 ];
@@ -281,5 +444,41 @@ mod tests {
             message.contains("the mask has shape [2, 4], expected one of [2], [4], [2, 3], [2, 3, 3]"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn sections_of_pairs_are_all_pairs() {
+        let graph = |sections: &'static [i64], layout: i64| {
+            let graph = TestGraph::default().input("x", Float, &["1", "2", "16"]).input("p", Int64, &["3", "1", "2"]);
+            let graph = graph.floats("c", &[4, 8], &[0.5; 32]);
+            let attributes = vec![("mrope_section", Attr::Ints(sections)), ("mrope_layout", Attr::Int(layout))];
+            graph.node("com.microsoft.MRotaryEmbedding", "x p c c", "y", attributes).output("y")
+        };
+        let text = graph(&[4, 2, 2], 0).text(17);
+        assert_eq!((text.matches("= where ").count(), text.matches("= rotate ").count()), (4, 1), "{text}");
+        let message = graph(&[3, 3, 3], 1).refusal(17);
+        assert!(message.contains("mrope_section is [3, 3, 3], expected a sum of 8, the number of pairs"), "{message}");
+        assert!(graph(&[8], 0).refusal(17).contains("expected three numbers that are not negative"));
+        assert!(graph(&[4, 2, 2], 2).refusal(17).contains("mrope_layout is 2, expected 0 or 1"));
+    }
+
+    fn decoder(inputs: &str, shares: i64) -> TestGraph {
+        let graph =
+            TestGraph::default().input("q", Float, &["2", "1", "8"]).input("past", Float, &["2", "2", "5", "4"]);
+        let graph = graph.input("n", Int32, &["1"]).input("states", Float, &["2", "2", "3", "4"]);
+        let attributes = vec![("num_heads", Attr::Int(2)), ("past_present_share_buffer", Attr::Int(shares))];
+        let graph = graph.node("com.microsoft.DecoderMaskedMultiHeadAttention", inputs, "y k v", attributes);
+        graph.output("y")
+    }
+
+    #[test]
+    fn a_token_gets_the_place_after_the_past() {
+        let text = decoder("q q q _ _ past past n", 1).output("k").text(17);
+        assert!(text.contains("= where ") && text.contains("= lesserOrEqual ") && !text.contains("concat"), "{text}");
+        assert!(!decoder("q states states", 0).text(17).contains("where"));
+        let message = decoder("q q q _ _ past past", 0).refusal(17);
+        assert!(message.contains("without a shared buffer and past_sequence_length"), "{message}");
+        let message = decoder("q q q _ _ past past n n", 1).refusal(17);
+        assert!(message.contains("beam_width is given, expected a decoder without beams"), "{message}");
     }
 }

@@ -1,14 +1,16 @@
-//! Weights of 2, 4 or 8 bits with one scale per block.
+//! Weights of 1 to 8 bits with one scale per block.
 
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::amount;
 use crate::ir::OperandId;
+use crate::ir::{FileType, SmallFloat};
 use crate::nibbles::packed;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::constants::Conversion;
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
+use crate::onnx::ops::product::with_matrices;
 use crate::onnx::registry::{Entry, Outcome, microsoft};
 use crate::onnx::tensor::ElementType;
 use crate::ops::matmul::{Gemm, GemmAttributes};
@@ -20,13 +22,20 @@ use std::borrow::Cow;
 /// The number of bits of a quantized weight.
 fn bits(call: &Call) -> Step<u32> {
     match call.int_or("bits", 4) {
-        bits @ (2 | 4 | 8) => Ok(bits as u32),
-        other => Err(Refusal(format!("bits is {other}, expected 2, 4 or 8"))),
+        bits @ (1 | 2 | 4 | 8) => Ok(bits as u32),
+        other => Err(Refusal(format!("bits is {other}, expected 1, 2, 4 or 8"))),
     }
 }
 
+/// The attribute `block_size`.
+pub(super) fn block_size(call: &Call, default: i64) -> Step<u32> {
+    let given = call.int_or("block_size", default);
+    let size = u32::try_from(given).ok().filter(|size| *size >= 16 && size.is_power_of_two());
+    size.ok_or_else(|| Refusal(format!("block_size is {given}, expected a power of two from 16 on")))
+}
+
 /// Unpacks the numbers in `bytes`, `8 / bits` per byte, from the lowest bits up.
-fn unpacked(bytes: &[u8], bits: u32) -> Vec<u8> {
+pub(super) fn unpacked(bytes: &[u8], bits: u32) -> Vec<u8> {
     let mask = (0xff_u8) >> (8 - bits);
     bytes.iter().flat_map(|byte| (0..8).step_by(bits as usize).map(move |shift| byte >> shift & mask)).collect()
 }
@@ -50,7 +59,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// The type of the numbers in the graph: 2-bit numbers are widened to 4 bits.
+    /// The type of the numbers in the graph: those of 1 and 2 bits are widened to 4 bits.
     fn dtype(&self) -> DataType {
         if self.bits == 8 { DataType::Uint8 } else { DataType::Uint4 }
     }
@@ -91,8 +100,8 @@ fn weights(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
     let Blocks { n, k, size, count, bits } = *blocks;
     let shape = [n, count, size];
     let weights = match bits {
-        2 => {
-            let given = call.constant_as(1, "B", Descriptor::new(DataType::Uint8, [n, count, size / 4]))?;
+        1 | 2 => {
+            let given = call.constant_as(1, "B", Descriptor::new(DataType::Uint8, [n, count, size * bits / 8]))?;
             let given = call.bytes_of(given)?;
             call.take_room(2 * given.len() * 8 / bits as usize)?;
             blocks.constant(call, shape, &unpacked(given.bytes(), bits))?
@@ -128,11 +137,8 @@ fn matmul_n_bits(call: &mut Call) -> Outcome {
         return Err("weight_prepacked is set, a layout for other devices".into());
     }
     let a = call.input(0)?;
-    let (n, k, size) = (positive(call, "N")?, positive(call, "K")?, positive(call, "block_size")?);
+    let (n, k, size) = (positive(call, "N")?, positive(call, "K")?, block_size(call, 0)?);
     let bits = bits(call)?;
-    if !size.is_power_of_two() || size < 16 {
-        return Err(Refusal(format!("block_size is {size}, expected a power of two from 16 on")));
-    }
     let b = weights(call, &Blocks { n, k, size, count: k.div_ceil(size), bits })?;
     let mut shape = call.shape(a);
     if shape.last() != Some(&Dim::from(k)) {
@@ -148,6 +154,49 @@ fn matmul_n_bits(call: &mut Call) -> Outcome {
     *shape.last_mut().expect("checked") = n.into();
     let output = call.reshape(product, &shape);
     call.one(output)
+}
+
+// ---- MatMulBnb4 --------------------------------------------------------------------------------------------------
+
+/// Weights of 4 bits, each the place of a number in a table, times the largest magnitude of a block. Blocks go on from
+/// row to row of the matrix `[N, K]`.
+fn matmul_bnb4(call: &mut Call) -> Outcome {
+    let (a, scales) = (call.input(0)?, call.input(2)?);
+    let (n, k, size) = (positive(call, "N")?, positive(call, "K")?, block_size(call, 0)?);
+    let from = match call.int_or("quant_type", -1) {
+        0 => FileType::Small(SmallFloat::Fp4),
+        1 => FileType::Small(SmallFloat::Nf4),
+        other => return Err(Refusal(format!("quant_type is {other}, expected 0 (FP4) or 1 (NF4)"))),
+    };
+    let all = n.checked_mul(k).ok_or_else(|| Refusal(format!("there are {n} times {k} weights, too many")))?;
+    let count = all.div_ceil(size);
+    if call.shape(scales).iter().copied().product::<Dim>() != count {
+        return Err(Refusal(format!("absmax has shape {:?}, expected [{count}]", call.shape(scales))));
+    }
+    let scales = call.reshape(scales, &[count, 1])?;
+    let weights = match all.is_multiple_of(size) {
+        true => {
+            let numbers = call.constant_of_type(1, "B", from, [count, size])?;
+            let numbers = call.cast(numbers, call.dtype(scales))?;
+            call.mul(numbers, scales)?
+        }
+        false => {
+            let numbers = call.constant_of_type(1, "B", from, [1, all])?;
+            let numbers = call.cast(numbers, call.dtype(scales))?;
+            let scales = call.expand(scales, &[count, size])?;
+            let scales = call.reshape(scales, &[Dim::ONE, Dim::from(count) * size])?;
+            let scales = call.slice_axis(scales, 1, 0, all)?;
+            call.mul(numbers, scales)?
+        }
+    };
+    let weights = call.reshape(weights, &[n, k])?;
+    let weights = if call.int_or("transB", 1) != 0 { call.transpose_last(weights)? } else { weights };
+    let (depth, shape) = (call.shape(weights)[0], call.shape(a));
+    if shape.last() != Some(&depth) {
+        return Err(Refusal(format!("A has shape {shape:?}, expected {depth} columns")));
+    }
+    let product = with_matrices(call, [a, weights], |call, a, b| call.matmul(a, b));
+    call.one(product)
 }
 
 // ---- GatherBlockQuantized ----------------------------------------------------------------------------------------
@@ -274,9 +323,7 @@ fn gather_block_quantized(call: &mut Call) -> Outcome {
     let packed = packed_data(call)?;
     let (indices, scales) = (call.input(1)?, call.input(2)?);
     let rank = call.rank(packed.bytes);
-    let size = call.int_or("block_size", 128);
-    let size = u32::try_from(size).ok().filter(|size| *size >= 16 && size.is_power_of_two());
-    let size = size.ok_or("block_size is not a power of two from 16 on")?;
+    let size = block_size(call, 128)?;
     let gathered = call.axis(call.int_or("gather_axis", 0), rank)?;
     let blocked = call.axis(call.int_or("quantize_axis", 1), rank)?;
     let scale_shape = call.sizes(scales);
@@ -306,19 +353,22 @@ pub const OPERATORS: &[Entry] = &[
         "no float8 and float4; indices out of bounds are clamped",
         gather_block_quantized,
     ),
+    microsoft("MatMulBnb4", "constant weights, which become floats in memory", matmul_bnb4),
     microsoft("MatMulNBits", "constant weights, no g_idx", matmul_n_bits),
 ];
 
 #[cfg(test)]
 mod tests {
-    use super::unpacked;
+    use super::*;
     use crate::onnx::tensor::ElementType::*;
     use crate::onnx::testing::*;
+    use crate::ops::tensor::Tensor;
 
     #[test]
     fn lowest_bits_come_first() {
         assert_eq!(unpacked(&[0x21, 0x43], 4), [1, 2, 3, 4]);
         assert_eq!(unpacked(&[0b11_10_01_00], 2), [0, 1, 2, 3]);
+        assert_eq!(unpacked(&[0b1000_0010], 1), [0, 1, 0, 0, 0, 0, 0, 1]);
     }
 
     #[test]
@@ -331,6 +381,55 @@ mod tests {
             .output("y")
             .text(21);
         assert!(text.contains("%2 = constant uint8 [10, 16]") && text.contains("%3 = gather %2 %0"), "{text}");
+    }
+
+    /// The outputs of a product of the unit matrix with quantized weights: the weights themselves, transposed.
+    fn transposed(graph: TestGraph, size: u32) -> Vec<f64> {
+        let graph = graph
+            .input("a", Float, &[size.to_string().as_str(); 2])
+            .output("y")
+            .import(21, &Default::default())
+            .unwrap();
+        let one = Descriptor::new(DataType::Float32, [size, size]);
+        let one = Tensor::from_fn(&one, |index| Number::from(f64::from(index[0] == index[1])));
+        crate::reference::run(&graph, &[("a".to_string(), one)].into())["y"].floats().iter().copied().collect()
+    }
+
+    #[test]
+    fn weights_of_one_bit_have_two_values() {
+        let sizes = || {
+            let sizes = [("N", 1), ("K", 16), ("block_size", 16), ("bits", 1)];
+            sizes.map(|(name, size)| (name, Attr::Int(size))).into()
+        };
+        let graph = || TestGraph::default().raw("b", Uint8, &[1, 1, 2], &[0b101, 0x80]).floats("s", &[1, 1], &[0.5]);
+        let places =
+            |set: f64, unset: f64| (0..16).map(|at| if [0, 2, 15].contains(&at) { set } else { unset }).collect();
+        let expected: Vec<f64> = places(0.0, -0.5);
+        assert_eq!(transposed(graph().node("com.microsoft.MatMulNBits", "a b s", "y", sizes()), 16), expected);
+        let expected: Vec<f64> = places(0.25, -0.25);
+        let graph = graph().floats("z", &[1, 1], &[0.5]);
+        assert_eq!(transposed(graph.node("com.microsoft.MatMulNBits", "a b s z", "y", sizes()), 16), expected);
+    }
+
+    #[test]
+    fn weights_of_a_table_are_scaled_by_blocks() {
+        let graph = |quant_type: i64, n: i64, bytes: usize| {
+            let bytes: Vec<u8> = (0..bytes).map(|at| (at as u8).wrapping_mul(37)).collect();
+            let graph = TestGraph::default().raw("b", Uint8, &[bytes.len() as i64], &bytes);
+            let graph = graph.floats("s", &[(n * 8 + 15) / 16], &vec![2.0, 0.5][..(n as usize * 8).div_ceil(16)]);
+            let sizes = [("N", n), ("K", 8), ("block_size", 16), ("quant_type", quant_type)];
+            let sizes = sizes.map(|(name, size)| (name, Attr::Int(size))).into();
+            graph.node("com.microsoft.MatMulBnb4", "a b s", "y", sizes)
+        };
+        // 0x00, 0x25, 0x4a, ..: the first number of a byte is in its high bits.
+        let fp4 = transposed(graph(0, 4, 16), 8);
+        assert_eq!([0, 8, 16, 24].map(|at| fp4[at] as f32), [0.0, 1.333_333_4, 0.666_666_7, 0.333_333_34]);
+        let nf4 = transposed(graph(1, 3, 12), 8);
+        assert_eq!(nf4[0], -2.0, "the last block has half a size");
+        assert_eq!(nf4.len(), 24);
+        let refusal = |graph: TestGraph| graph.input("a", Float, &["1", "8"]).output("y").refusal(21);
+        assert!(refusal(graph(1, 4, 15)).contains("B (input 1) has 15 bytes, expected the 16 bytes of "));
+        assert!(refusal(graph(2, 4, 16)).contains("quant_type is 2, expected 0 (FP4) or 1 (NF4)"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::onnx::import::Value;
 use crate::onnx::ops::activation::swish;
 use crate::onnx::ops::attention::columns;
 use crate::onnx::ops::convolution::{convolution, convolve};
+use crate::onnx::ops::microsoft::quantized::dequantized_by;
 use crate::onnx::ops::normalization::rms_norm;
 use crate::onnx::ops::product::{gemm, with_matrices};
 use crate::onnx::registry::{Entry, Outcome, microsoft, standard};
@@ -209,39 +210,151 @@ fn skip_simplified_layer_normalization(call: &mut Call) -> Outcome {
     with_sum(call, output, sum)
 }
 
-/// Adds rows of the embeddings of words, positions and segments, and normalizes the sums.
-fn embed_layer_normalization(call: &mut Call) -> Outcome {
-    let (words, word_table, position_table) = (call.input(0)?, call.input(2)?, call.input(3)?);
-    let (scale, bias) = (call.input(5)?, call.input(6)?);
-    let [batch, sequence] = call.dims(words, "input_ids")?;
-    let mut sum = call.gather(word_table, words, 0)?;
-    let positions = match call.optional(8)? {
-        Some(positions) => call.gather(position_table, positions, 0)?,
+/// Adds rows of the embeddings of words, positions and segments, and normalizes the sums. `table` gathers rows of an
+/// input.
+fn embedded(
+    call: &mut Call,
+    table: impl Fn(&mut Call, usize, OperandId) -> Step<OperandId>,
+    positions: Option<OperandId>,
+    [scale, bias]: [OperandId; 2],
+) -> Outcome {
+    let words = call.input(0)?;
+    let [_, sequence] = call.dims(words, "input_ids")?;
+    let mut sum = table(call, 2, words)?;
+    let positions = match positions {
+        Some(positions) => table(call, 3, positions)?,
         None => {
-            let [rows, _] = call.dims(position_table, "position_embedding")?;
+            let rows = call.input_shape(3)?.first().copied().unwrap_or_default();
             if sequence > rows {
                 return Err(Refusal(format!("position_embedding has {rows} rows for {sequence} positions")));
             }
-            call.slice_axis(position_table, 0, 0u32, sequence)?
+            let positions = columns(call, sequence, 1)?;
+            table(call, 3, positions)?
         }
     };
     sum = call.add(sum, positions)?;
-    if let (Some(segments), Some(table)) = (call.optional(1)?, call.optional(4)?) {
-        let segments = call.gather(table, segments, 0)?;
+    if let (Some(segments), Some(_)) = (call.optional(1)?, call.optional(4)?) {
+        let segments = table(call, 4, segments)?;
         sum = call.add(sum, segments)?;
     }
     let output = layer_norm(call, sum, scale, Some(bias), call.float_or("epsilon", 1e-12))?;
-    let mask_index = match call.optional(7)? {
+    Ok([output, mask_index(call)?, sum].map(Value::Tensor).to_vec())
+}
+
+/// The number of words per text, or 0 without a mask.
+fn mask_index(call: &mut Call) -> Step<OperandId> {
+    let words = call.input(0)?;
+    let [batch, _] = call.dims(words, "input_ids")?;
+    match call.optional(7)? {
         Some(mask) => {
             let mask = call.cast(mask, DataType::Int32)?;
-            call.reduce(ReduceKind::Sum, mask, &[1], false)?
+            call.reduce(ReduceKind::Sum, mask, &[1], false)
         }
         None => {
             let zero = columns(call, Dim::number(1), 1)?;
-            call.expand(zero, &[batch])?
+            call.expand(zero, &[batch])
         }
+    }
+}
+
+fn embed_layer_normalization(call: &mut Call) -> Outcome {
+    let norm = [call.input(5)?, call.input(6)?];
+    let positions = call.optional(8)?;
+    let table = |call: &mut Call, index: usize, ids: OperandId| {
+        let table = call.input(index)?;
+        call.gather(table, ids, 0)
     };
-    Ok([output, mask_index, sum].map(Value::Tensor).to_vec())
+    embedded(call, table, positions, norm)
+}
+
+/// All tables are quantized, and dequantized row by row.
+fn q_embed_layer_normalization(call: &mut Call) -> Outcome {
+    // The scale of an input is six places behind it, the zero point eleven.
+    let dequantized = |call: &mut Call, index: usize, x: OperandId| dequantized_by(call, x, [index + 6, index + 11]);
+    let (scale, bias) = (call.input(5)?, call.input(6)?);
+    let norm = [dequantized(call, 5, scale)?, dequantized(call, 6, bias)?];
+    let table = |call: &mut Call, index: usize, ids: OperandId| {
+        let table = call.input(index)?;
+        let rows = call.gather(table, ids, 0)?;
+        dequantized(call, index, rows)
+    };
+    let mut outputs = embedded(call, table, None, norm)?;
+    outputs.truncate(2);
+    Ok(outputs)
+}
+
+// ---- Gates -------------------------------------------------------------------------------------------------------
+
+/// `x + y * gate`, with a gate per row.
+fn gated_add(call: &mut Call) -> Outcome {
+    let (x, y, gate) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let shape = call.shape(x);
+    let Some((_, outer)) = shape.split_last() else { return Err("X is a scalar, expected rows".into()) };
+    let per_row = [outer, &[Dim::ONE]].concat();
+    for (operand, name, expected) in [(y, "Y", &shape), (gate, "gate", &per_row)] {
+        if call.shape(operand) != *expected {
+            return Err(Refusal(format!("{name} has shape {:?}, expected {expected:?}", call.shape(operand))));
+        }
+    }
+    let gated = call.mul(y, gate)?;
+    let output = call.add(x, gated);
+    call.one(output)
+}
+
+/// A root mean square normalization of groups of features, times an activation of the gate, in float32.
+fn gated_rms_norm(call: &mut Call) -> Outcome {
+    let (x, scale, gate) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let (shape, dtype) = (call.shape(x), call.dtype(x));
+    let [size] = call.dims(scale, "scale")?;
+    let Some((&features, outer)) = shape.split_last().filter(|(features, _)| features.is_multiple_of(size)) else {
+        return Err(Refusal(format!("X has shape {shape:?}, expected rows of groups of {size}")));
+    };
+    if call.shape(gate) != shape {
+        return Err(Refusal(format!("gate has shape {:?}, expected {shape:?}", call.shape(gate))));
+    }
+    let is_swish = match call.text_or("activation", "silu").as_str() {
+        "silu" | "swish" => true,
+        "sigmoid" => false,
+        other => return Err(Refusal(format!("activation is {other}, expected silu, swish or sigmoid"))),
+    };
+    let [x, scale, gate] = [x, scale, gate].map(|operand| call.cast(operand, DataType::Float32));
+    let groups = call.reshape(x?, &[outer, &[features / size, size]].concat())?;
+    let [normal, _] = rms_norm(call, groups, scale?, &[shape.len() as u32], call.float_or("epsilon", 1e-5))?;
+    let normal = call.reshape(normal, &shape)?;
+    let gate = if is_swish { swish(call, gate?, 1.0)? } else { call.emit(E::Sigmoid, &[gate?])? };
+    let output = call.mul(normal, gate)?;
+    let output = call.cast(output, dtype);
+    call.one(output)
+}
+
+/// The decay and the rate of a `LinearAttention`, in float32.
+fn linear_attention_gate(call: &mut Call) -> Outcome {
+    let (a, bias, scale) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let (shape, dtype) = (call.shape(a), call.dtype(a));
+    let heads = shape.last().copied().unwrap_or_default();
+    for (operand, name) in [(bias, "dt_bias"), (scale, "decay_scale")] {
+        if call.shape(operand) != [heads] {
+            return Err(Refusal(format!("{name} has shape {:?}, expected [{heads}]", call.shape(operand))));
+        }
+    }
+    let a = call.cast(a, DataType::Float32)?;
+    let sum = call.add(a, bias)?;
+    let step = call.emit(E::Softplus, &[sum])?;
+    let decay = call.mul(step, scale)?;
+    let mut outputs = vec![Value::Tensor(call.cast(decay, dtype)?)];
+    match call.optional(3)? {
+        Some(b) if call.shape(b) != shape => {
+            return Err(Refusal(format!("b has shape {:?}, expected {shape:?}", call.shape(b))));
+        }
+        Some(b) => {
+            let b = call.cast(b, DataType::Float32)?;
+            let rate = call.emit(E::Sigmoid, &[b])?;
+            outputs.push(Value::Tensor(call.cast(rate, dtype)?));
+        }
+        None if call.wants(1) => return Err("b (input 3) is missing, of which beta is made".into()),
+        None => {}
+    }
+    Ok(outputs)
 }
 
 /// The operators of this family.
@@ -255,7 +368,11 @@ pub const OPERATORS: &[Entry] = &[
     microsoft("FusedConv", "", fused_conv),
     microsoft("FusedGemm", "", fused_gemm),
     microsoft("FusedMatMul", "", fused_matmul),
+    microsoft("GatedAdd", "", gated_add),
+    microsoft("GatedRMSNorm", "", gated_rms_norm),
     microsoft("Gelu", "", gelu),
+    microsoft("LinearAttentionGate", "", linear_attention_gate),
+    microsoft("QEmbedLayerNormalization", "masks of 0 and 1", q_embed_layer_normalization),
     microsoft("QuickGelu", "", quick_gelu),
     microsoft("SkipLayerNormalization", "no training outputs", skip_layer_normalization),
     microsoft("SkipSimplifiedLayerNormalization", "no training outputs", skip_simplified_layer_normalization),
@@ -295,6 +412,27 @@ mod tests {
             .output("y")
             .text(17);
         assert!(text.contains("%4 = add %3 %2") && text.contains("%5 = clamp %4"), "{text}");
+    }
+
+    #[test]
+    fn gates_fit_rows_and_groups() {
+        let graph = |operator: &str, inputs: &str| {
+            let graph =
+                TestGraph::default().input("x", Float16, &["2", "3", "8"]).input("gate", Float16, &["2", "3", "1"]);
+            let graph =
+                graph.input("scale", Float16, &["4"]).input("odd", Float16, &["3"]).input("bias", Float, &["8"]);
+            let outputs = if operator == "LinearAttentionGate" { "y z" } else { "y" };
+            graph.node(&format!("com.microsoft.{operator}"), inputs, outputs, vec![]).output_of("y", Float16)
+        };
+        assert_eq!(graph("GatedAdd", "x x gate").output_shape(17), [2, 3, 8]);
+        assert!(graph("GatedAdd", "x x x").refusal(17).contains("gate has shape [2, 3, 8], expected [2, 3, 1]"));
+        let text = graph("GatedRMSNorm", "x scale x").text(17);
+        assert!(text.contains("newShape=[2, 3, 2, 4]") && text.contains("sigmoid"), "{text}");
+        let message = graph("GatedRMSNorm", "x odd x").refusal(17);
+        assert!(message.contains("X has shape [2, 3, 8], expected rows of groups of 3"), "{message}");
+        assert_eq!(graph("LinearAttentionGate", "x bias bias x").output_of("z", Float16).output_shape(17), [2, 3, 8]);
+        let message = graph("LinearAttentionGate", "x odd bias").refusal(17);
+        assert!(message.contains("dt_bias has shape [3], expected [8]"), "{message}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::ops::attention::*;
+use crate::onnx::ops::normalization::rms_norm;
 use crate::onnx::registry::{Entry, Outcome, microsoft};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::gather::GatherNd;
@@ -223,10 +224,21 @@ fn check_supported(call: &Call) -> Step<()> {
     if call.int_or("sliding_window_cache", 0) != 0 {
         return Err("sliding_window_cache is set, expected a cache of the whole sequence".into());
     }
-    if call.value(14).is_some() || call.value(15).is_some() {
-        return Err("q_norm_weight and k_norm_weight are given, which onnxruntime does not support on CPUs".into());
-    }
     Ok(())
+}
+
+/// `x`, whose `heads` are normalized by their root mean squares and scaled by the input at `index`, if it is given.
+fn normalized(call: &mut Call, x: OperandId, heads: u32, index: usize) -> Step<OperandId> {
+    let Some(scale) = call.optional(index)? else { return Ok(x) };
+    let shape = call.shape(x);
+    let [batch, sequence, features] = call.dims(x, "heads to normalize")?;
+    if heads == 0 || features != call.shape(scale).iter().copied().product::<Dim>() * heads {
+        let got = call.shape(scale);
+        return Err(Refusal(format!("input {index} has shape {got:?}, expected one element per feature of a head")));
+    }
+    let split = call.reshape(x, &[batch, sequence, heads.into(), features / heads])?;
+    let [normal, _] = rms_norm(call, split, scale, &[3], call.float_or("qk_norm_epsilon", 1e-6))?;
+    call.reshape(normal, &shape)
 }
 
 fn group_query_attention(call: &mut Call) -> Outcome {
@@ -234,6 +246,10 @@ fn group_query_attention(call: &mut Call) -> Outcome {
     let (n, shared) = (count_attribute(call, "num_heads")?, count_attribute(call, "kv_num_heads")?);
     let [mut q, mut k, v] = projections(call, n, shared)?;
     let [batch, sequence, _] = call.dims(q, "the query")?;
+    if call.value(14).is_some() != call.value(15).is_some() {
+        return Err("only one of q_norm_weight and k_norm_weight is given".into());
+    }
+    (q, k) = (normalized(call, q, n, 14)?, normalized(call, k, shared, 15)?);
     let cache = cache(call, batch, sequence)?;
     let positions = positions(call, &cache)?;
     if call.int_or("do_rotary", 0) != 0 {
@@ -269,8 +285,12 @@ pub const OPERATORS: &[Entry] = &[microsoft(
 
 #[cfg(test)]
 mod tests {
+    use crate::dtype::DataType;
     use crate::onnx::tensor::ElementType::*;
     use crate::onnx::testing::*;
+    use crate::shape::Descriptor;
+    use crate::testing::Random;
+    use std::collections::HashMap;
 
     fn graph(batch: &str, total: i32) -> TestGraph {
         TestGraph::default()
@@ -295,6 +315,47 @@ mod tests {
         assert!(text.contains("concat") && !text.contains("gather"), "{text}");
         assert!(graph("1", 5).text(17).contains("gather "), "one row of places");
         assert!(graph("2", 6).text(17).contains("gatherND"), "each row has its own places");
+    }
+
+    #[test]
+    fn queries_and_keys_are_normalized_before_their_rotation() {
+        let normal = |graph: TestGraph, name: &str, heads: &[i64], flat: &[i64]| {
+            let name = |suffix: &str| format!("{name}{suffix}");
+            let epsilon = vec![("epsilon", Attr::Float(1e-6))];
+            graph
+                .ints(&name("_heads"), heads)
+                .ints(&name("_flat"), flat)
+                .node("Reshape", &format!("{} {}", name(""), name("_heads")), &name("1"), vec![])
+                .node("SimplifiedLayerNormalization", &format!("{} g", name("1")), &name("2"), epsilon)
+                .node("Reshape", &format!("{} {}", name("2"), name("_flat")), &name("3"), vec![])
+        };
+        let graph = |heads: &str, norms: &str| {
+            let graph = TestGraph::default().input("q", Float, &["1", "3", "16"]).input("k", Float, &["1", "3", "8"]);
+            let graph = graph.floats("cos", &[8, 2], &[0.5; 16]).floats("sin", &[8, 2], &[0.25; 16]);
+            let graph = graph.floats("g", &[4], &[0.5, 1.0, 2.0, 1.5]).floats("odd", &[3], &[1.0; 3]);
+            let graph =
+                graph.raw("last", Int32, &[1], &2i32.to_le_bytes()).raw("total", Int32, &[], &3i32.to_le_bytes());
+            let graph = normal(graph, "q", &[1, 3, 4, 4], &[1, 3, 16]);
+            let graph = normal(graph, "k", &[1, 3, 2, 4], &[1, 3, 8]);
+            let sizes = vec![("num_heads", Attr::Int(4)), ("kv_num_heads", Attr::Int(2)), ("do_rotary", Attr::Int(1))];
+            let inputs = format!("{heads} k _ _ last total cos sin _ _ _ _ _ {norms}");
+            graph.node("com.microsoft.GroupQueryAttention", &inputs, "y pk pv", sizes).output("y").output("pk")
+        };
+        let mut random = Random::new(1);
+        let inputs: HashMap<_, _> = [("q", [1, 3, 16]), ("k", [1, 3, 8])]
+            .map(|(name, shape)| (name.to_string(), random.tensor(&Descriptor::new(DataType::Float32, shape))))
+            .into();
+        let [fused, apart] = [("q k", "g g"), ("q3 k3", "_ _")].map(|(heads, norms)| {
+            crate::reference::run(&graph(heads, norms).import(17, &Default::default()).unwrap(), &inputs)
+        });
+        for name in ["y", "pk"] {
+            let pairs = fused[name].floats().iter().zip(apart[name].floats());
+            assert!(pairs.clone().all(|(fused, apart)| (fused - apart).abs() < 1e-6), "{name}");
+            assert!(pairs.count() > 0);
+        }
+        assert!(graph("q k", "g _").refusal(17).contains("only one of q_norm_weight and k_norm_weight is given"));
+        let message = graph("q k", "odd g").refusal(17);
+        assert!(message.contains("input 14 has shape [3], expected one element per feature"), "{message}");
     }
 
     #[test]

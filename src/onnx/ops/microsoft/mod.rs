@@ -5,6 +5,8 @@ pub mod attention;
 pub mod block_quantized;
 pub mod blocked;
 pub mod channels_last;
+pub mod experts;
 pub mod fused;
 pub mod grouped_attention;
 pub mod quantized;
+pub mod renamed;

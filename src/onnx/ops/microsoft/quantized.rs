@@ -10,6 +10,7 @@ use crate::onnx::ops::pooling;
 use crate::onnx::ops::quantize::{
     Bytes, as_floats, bytes, dequantize_linear, dynamic_quantize_linear, integer_matmul, quantize_linear, requantized,
 };
+use crate::onnx::ops::recurrent::lstm;
 use crate::onnx::registry::{Entry, Outcome, microsoft};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::quantize::Quantize;
@@ -48,6 +49,24 @@ fn parameters(
 /// Dequantizes the input `x` with its parameters at `places`; parameters with several elements apply along `axis`.
 fn dequantized_along(call: &mut Call, x: usize, places: [usize; 2], axis: usize) -> Step<OperandId> {
     let x = call.input(x)?;
+    with_parameters(call, x, places, axis)
+}
+
+/// Dequantizes `x` with the scale and the zero point at `places`.
+///
+/// # Errors
+/// If types do not match, or there are several scales.
+pub fn dequantized_by(call: &mut Call, x: OperandId, places: [usize; 2]) -> Step<OperandId> {
+    for place in places {
+        if call.input_shape(place)?.iter().any(|&size| size != 1) {
+            let shape = call.input_shape(place)?;
+            return Err(Refusal(format!("input {place} has shape {shape:?}, expected a single number")));
+        }
+    }
+    with_parameters(call, x, places, 0)
+}
+
+fn with_parameters(call: &mut Call, x: OperandId, places: [usize; 2], axis: usize) -> Step<OperandId> {
     let [scale, zero_point] = parameters(call, places, call.dtype(x), call.rank(x), axis)?;
     call.emit(Quantize::DequantizeLinear, &[x, scale, zero_point])
 }
@@ -215,11 +234,44 @@ fn q_gemm(call: &mut Call) -> Outcome {
     call.one(y)
 }
 
+// ---- Recurrent networks ------------------------------------------------------------------------------------------
+
+/// A parameter of weights `[directions, features, columns]`: one per direction, or one per column.
+fn of_directions(call: &mut Call, index: usize, weights: &[Dim; 3]) -> Step<OperandId> {
+    let [directions, _, columns] = *weights;
+    let parameter = call.input(index)?;
+    let shape = match call.shape(parameter)[..] {
+        [count] if count == directions => [directions, Dim::ONE, Dim::ONE],
+        [count, each] if [count, each] == [directions, columns] => [directions, Dim::ONE, columns],
+        ref other => {
+            let expected = format!("expected [{directions}] or [{directions}, {columns}]");
+            return Err(Refusal(format!("input {index} has shape {other:?}, {expected}")));
+        }
+    };
+    call.reshape(parameter, &shape)
+}
+
+/// An LSTM with quantized, transposed weights. Input and states are not rounded, unlike in onnxruntime.
+fn dynamic_quantize_lstm(call: &mut Call) -> Outcome {
+    for (index, scale, what) in [(1, 8, "W"), (2, 10, "R")] {
+        let weights = call.input(index)?;
+        let shape = call.dims(weights, what)?;
+        let [scale, zero] = [of_directions(call, scale, &shape)?, of_directions(call, scale + 1, &shape)?];
+        let all = call.broadcast_shape(scale, zero)?;
+        let [scale, zero] = [call.expand(scale, &all)?, call.expand(zero, &all)?];
+        let weights = call.emit(Quantize::DequantizeLinear, &[weights, scale, zero])?;
+        let weights = call.transpose_last(weights)?;
+        call.replace(index, weights);
+    }
+    lstm(call)
+}
+
 const TYPES: &str = "int8 and uint8";
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
     microsoft("DequantizeLinear", "int16 and uint16 only as constants or from QuantizeLinear", dequantize_linear),
+    microsoft("DynamicQuantizeLSTM", "input and states are not rounded to 8 bits", dynamic_quantize_lstm),
     microsoft("DynamicQuantizeMatMul", "", dynamic_quantize_matmul),
     microsoft("MatMulIntegerToFloat", TYPES, matmul_integer_to_float),
     microsoft("QGemm", TYPES, q_gemm),
@@ -240,8 +292,12 @@ pub const OPERATORS: &[Entry] = &[
 
 #[cfg(test)]
 mod tests {
+    use crate::dtype::DataType;
     use crate::onnx::tensor::ElementType::*;
     use crate::onnx::testing::*;
+    use crate::ops::tensor::Tensor;
+    use crate::shape::Descriptor;
+    use std::collections::HashMap;
 
     #[test]
     fn zero_points_may_be_missing() {
@@ -252,5 +308,70 @@ mod tests {
             .output("y")
             .text(17);
         assert!(text.contains("quantizeLinear") && text.contains("int8 [1, 1]"), "{text}");
+    }
+
+    /// An LSTM of two directions with 2 features and hidden size 3: quantized, and as the same with floats.
+    fn lstms(per_column: bool) -> [TestGraph; 2] {
+        let count = if per_column { 24 } else { 2 };
+        let scales: Vec<f32> = (0..count).map(|at| 0.01 + at as f32 / 1024.0).collect();
+        let scale_dims: &[i64] = if per_column { &[2, 12] } else { &[2] };
+        let scale =
+            |direction: usize, column: usize| scales[if per_column { direction * 12 + column } else { direction }];
+        let mut quantized = TestGraph::default().input("x", Float, &["4", "1", "2"]);
+        let mut floating = quantized.clone();
+        for (name, features) in [("w", 2), ("r", 3)] {
+            let number = |direction: usize, feature: usize, column: usize| {
+                (direction * 71 + feature * 37 + column * 13) as u8 % 200
+            };
+            let (mut bytes, mut floats) = (Vec::new(), Vec::new());
+            for direction in 0..2 {
+                for feature in 0..features {
+                    bytes.extend((0..12).map(|column| number(direction, feature, column)));
+                }
+                for column in 0..12 {
+                    let float =
+                        |feature| (number(direction, feature, column) as f32 - 100.0) * scale(direction, column);
+                    floats.extend((0..features).map(float));
+                }
+            }
+            let zeros = vec![100; count];
+            quantized = quantized.raw(name, Uint8, &[2, features as i64, 12], &bytes);
+            quantized = quantized.floats(&format!("{name}s"), scale_dims, &scales);
+            quantized = quantized.raw(&format!("{name}z"), Uint8, scale_dims, &zeros);
+            floating = floating.floats(name, &[2, 12, features as i64], &floats);
+        }
+        let attributes = || vec![("direction", Attr::Text("bidirectional")), ("hidden_size", Attr::Int(3))];
+        let inputs = "x w r _ _ _ _ _ ws wz rs rz";
+        let quantized = quantized.node("com.microsoft.DynamicQuantizeLSTM", inputs, "y h c", attributes());
+        [quantized, floating.node("LSTM", "x w r", "y h c", attributes())].map(|graph| graph.output("y").output("c"))
+    }
+
+    #[test]
+    fn quantized_recurrent_networks_compute_what_their_floats_compute() {
+        for per_column in [false, true] {
+            let x: Vec<u8> = (0..8).flat_map(|at| (at as f32 / 4.0 - 1.0).to_le_bytes()).collect();
+            let x = Tensor::from_bytes(&Descriptor::new(DataType::Float32, [4, 1, 2]), &x);
+            let inputs = HashMap::from([("x".to_string(), x)]);
+            let [got, expected] = lstms(per_column).map(|graph| {
+                let graph = graph.import(17, &Default::default()).unwrap();
+                assert!(graph.to_string().contains("= lstm "));
+                crate::reference::run(&graph, &inputs)
+            });
+            for name in ["y", "c"] {
+                let pairs = got[name].floats().iter().zip(expected[name].floats());
+                assert!(pairs.clone().all(|(got, expected)| (got - expected).abs() < 1e-6), "{per_column} {name}");
+                assert!(pairs.count() > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn scales_of_recurrent_weights_fit_directions_and_columns() {
+        let [graph, _] = lstms(false);
+        let message = graph
+            .node("com.microsoft.DynamicQuantizeLSTM", "x w r _ _ _ _ _ x wz rs rz", "z", vec![])
+            .output("z")
+            .refusal(17);
+        assert!(message.contains("input 8 has shape [4, 1, 2], expected [2] or [2, 12]"), "{message}");
     }
 }
