@@ -477,18 +477,8 @@ export const INEXPRESSIBLE = [
     tests: ['test_training_dropout', 'test_training_dropout_default', 'test_training_dropout_default_mask', 'test_training_dropout_mask'],
   },
   {
-    reason: 'determinants: WebNN has no operator that eliminates or decomposes',
-    operator: 'Det',
-    tests: ['test_det_2d', 'test_det_nd'],
-  },
-  {
     reason: 'folds blocks of three spatial dimensions; the transposed convolutions of WebNN have two',
     operator: 'Col2Im',
     tests: ['test_col2im_5d'],
-  },
-  {
-    reason: 'written for opset 1 of ai.onnx, before the opsets that are read (7 to 28)',
-    opset: 1,
-    tests: ['test_not_2d', 'test_not_3d', 'test_not_4d'],
   },
 ];

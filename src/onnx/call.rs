@@ -255,6 +255,11 @@ impl<'c, 'm> Call<'c, 'm> {
     /// # Errors
     /// If the type does not exist.
     pub fn type_attribute(&self, name: &str) -> Step<Option<ElementType>> {
+        // The name of the type, before opset 6.
+        if let Some(text) = self.text_attribute(name).filter(|text| !text.is_empty()) {
+            let element = ElementType::from_name(&text);
+            return element.map(Some).ok_or_else(|| Refusal(format!("{name} is {text}, which is not an element type")));
+        }
         let Some(code) = self.int_attribute(name) else { return Ok(None) };
         let element = i32::try_from(code).ok().and_then(ElementType::from_code);
         element.map(Some).ok_or_else(|| Refusal(format!("{name} is {code}, which is not an element type")))

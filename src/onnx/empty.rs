@@ -69,7 +69,7 @@ impl Importer<'_> {
             let start = Start { stop: self.stop.clone(), ..Start::default() };
             let translated = with_importer(self.model, &mut builder, 0, start, |importer| {
                 let mut call = Call::new(importer, node, inputs, arguments.to_vec(), opset, place);
-                let outputs = (entry.translate)(&mut call).ok();
+                let outputs = entry.apply(&mut call).ok();
                 Ok(outputs.map(|outputs| outputs.iter().map(|output| importer.described(output)).collect()))
             });
             translated.ok().flatten()

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 /// The supported versions of `ai.onnx`.
-pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
+pub const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
 
 /// The file's metadata.
 #[derive(Clone, Debug, Serialize)]

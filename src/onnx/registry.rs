@@ -22,8 +22,21 @@ pub struct Entry {
     pub name: &'static str,
     /// Restrictions, for the documentation; empty if all that WebNN's types allow is supported.
     pub notes: &'static str,
-    /// Emits operators that compute the outputs of a node.
+    /// Emits operators that compute the outputs of a node, whose inputs have the form of opset 7 or later.
     pub translate: fn(&mut Call) -> Outcome,
+}
+
+impl Entry {
+    /// Emits operators that compute the outputs of a node, whatever its opset.
+    ///
+    /// # Errors
+    /// If the node is not supported.
+    pub fn apply(&self, call: &mut Call) -> Outcome {
+        if self.domain.is_empty() {
+            ops::early::update(call, self.name)?;
+        }
+        (self.translate)(call)
+    }
 }
 
 /// An operator of `ai.onnx`.

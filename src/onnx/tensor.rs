@@ -26,6 +26,11 @@ macro_rules! element_types {
                 match code { $($code => Some(ElementType::$Variant),)* _ => None }
             }
 
+            /// The type with this name in `TensorProto.DataType`, such as `FLOAT`.
+            pub fn from_name(name: &str) -> Option<ElementType> {
+                [$(ElementType::$Variant),*].into_iter().find(|element| element.onnx_name().eq_ignore_ascii_case(name))
+            }
+
             /// The name in lower case.
             pub fn name(self) -> &'static str {
                 match self { $(ElementType::$Variant => $name,)* }

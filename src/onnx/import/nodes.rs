@@ -182,9 +182,9 @@ impl Importer<'_> {
         (opset, place): (i64, Place),
     ) -> Result<Vec<Value>, Refusal> {
         if !inputs.iter().any(|input| matches!(input, Some(Value::Empty(_)))) {
-            return (entry.translate)(&mut Call::new(self, node, inputs, arguments, opset, place));
+            return entry.apply(&mut Call::new(self, node, inputs, arguments, opset, place));
         }
-        let outputs = (entry.translate)(&mut Call::new(self, node, inputs.clone(), arguments.clone(), opset, place));
+        let outputs = entry.apply(&mut Call::new(self, node, inputs.clone(), arguments.clone(), opset, place));
         outputs
             .or_else(|refusal| self.without_elements((node, entry), &inputs, &arguments, (opset, place)).ok_or(refusal))
     }

@@ -5,6 +5,8 @@ pub mod arrange;
 pub mod attention;
 pub mod control;
 pub mod convolution;
+pub mod determinant;
+pub mod early;
 pub mod einsum;
 pub mod elementwise;
 pub mod gather;
@@ -44,6 +46,8 @@ pub const TABLES: &[&[Entry]] = &[
     attention::OPERATORS,
     control::OPERATORS,
     convolution::OPERATORS,
+    determinant::OPERATORS,
+    early::OPERATORS,
     einsum::OPERATORS,
     elementwise::OPERATORS,
     gather::OPERATORS,

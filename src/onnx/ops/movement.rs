@@ -278,7 +278,8 @@ fn padded(call: &mut Call, pads: &[[Dim; 2]], border: Border) -> Step<Value> {
 pub fn pad(call: &mut Call) -> Outcome {
     let rank = call.input_shape(0)?.len();
     let (pads, value) = if call.opset < 11 {
-        let pads = call.ints_attribute("pads").ok_or("pads are missing")?;
+        let name = if call.opset < 2 { "paddings" } else { "pads" };
+        let pads = call.ints_attribute(name).ok_or_else(|| Refusal(format!("{name} are missing")))?;
         (pads.into_iter().map(Dim::number).collect(), Number::Float(call.float_or("value", 0.0)))
     } else {
         let value = match call.value(2) {
