@@ -145,7 +145,7 @@ impl Importer<'_> {
     fn node(&mut self, node: Node, place: Place) -> Result<Result<Vec<Value>, Refusal>> {
         let operator = node.operator();
         if operator.function.is_none() && operator.entry.is_none() {
-            return Ok(Err(registry::NO_SUCH.into()));
+            return Ok(Err(registry::why_not(&operator.domain, &operator.name).into()));
         }
         // Casts need the exact value, and the bits.
         let is_exact = matches!(operator.name.as_str(), "Cast" | "BitCast");

@@ -16,6 +16,7 @@ pub mod linear_attention;
 pub mod logic;
 pub mod loss;
 pub mod microsoft;
+pub mod ml;
 pub mod movement;
 pub mod normalization;
 pub mod pooling;
@@ -58,6 +59,9 @@ pub const TABLES: &[&[Entry]] = &[
     microsoft::fused::OPERATORS,
     microsoft::grouped_attention::OPERATORS,
     microsoft::quantized::OPERATORS,
+    ml::encode::OPERATORS,
+    ml::features::OPERATORS,
+    ml::linear::OPERATORS,
     movement::OPERATORS,
     normalization::OPERATORS,
     pooling::OPERATORS,
