@@ -29,6 +29,7 @@ use super::steps::sample::{CropAndResizeStep, DeformColumnsStep, GridSampleStep}
 use super::steps::scatter::{ScatterElementsStep, ScatterRowsStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::top_k::TopKStep;
+use super::steps::trees::TreeEnsembleStep;
 use super::steps::triangular::TriangularStep;
 use super::steps::{Env, Run};
 use crate::memory::Buffer;
@@ -143,6 +144,8 @@ steps! {
     ArgMinMax(ArgMinMaxStep),
     /// `topK`.
     TopK(TopKStep),
+    /// Decision trees.
+    TreeEnsemble(TreeEnsembleStep),
     /// Sums of overlapping blocks.
     Col2Im(Col2ImStep),
     /// Fourier transforms.

@@ -647,6 +647,7 @@ fn is_costly(op: &Operation) -> bool {
                     | E::IntegerProduct(_)
                     | E::MaxRoiPool(_)
                     | E::RoiAlign(_)
+                    | E::TreeEnsemble(_)
             )
         );
     };

@@ -248,6 +248,8 @@ named! {
         ScatterNdReduced(extension::scatter::ScatterNdReduced),
         /// `TopK`, without the values.
         TopK(extension::top_k::TopK),
+        /// `TreeEnsemble` and its predecessors, without what follows the sums.
+        TreeEnsemble(extension::tree_ensemble::TreeEnsemble),
     }
 }
 

@@ -39,6 +39,7 @@ pub mod rotate;
 pub mod sample;
 pub mod scatter;
 pub mod top_k;
+pub mod trees;
 pub mod triangular;
 pub mod view;
 

@@ -13,3 +13,4 @@ pub mod roi_align;
 pub mod rotate;
 pub mod scatter;
 pub mod top_k;
+pub mod tree_ensemble;

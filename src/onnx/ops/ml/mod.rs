@@ -3,8 +3,10 @@
 
 pub mod encode;
 pub mod features;
+pub mod forest;
 pub mod linear;
 pub mod maps;
 pub mod scores;
 #[cfg(test)]
 mod testing;
+pub mod trees;
