@@ -18,6 +18,7 @@ use super::steps::gather::{Along, GatherElementsStep, GatherStep};
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
+use super::steps::pairwise_coupling::PairwiseCouplingStep;
 use super::steps::quantized::{ComputedOperands, QuantizedNode, QuantizedStep};
 use super::steps::recurrent::{Cell, RecurrentStep};
 use super::steps::reduce::ReduceStep;
@@ -299,6 +300,7 @@ fn lower_extension(op: &Extension, l: &mut Lowering) -> Result<Step> {
         Extension::IntegerProduct(op) => lower_integer_product(op, l)?,
         Extension::LogSoftmax(op) => SoftmaxStep::log(op, l.input(0)).into(),
         Extension::MaxRoiPool(op) => MaxRoiPoolStep::new(op, l.input(0)).into(),
+        Extension::PairwiseCoupling(op) => PairwiseCouplingStep(op.clone()).into(),
         Extension::RoiAlign(op) => RoiAlignStep::new(op, [l.input(0), l.input(2)]).into(),
         Extension::Rotate(op) => RotateStep::new(op, l.input(0), l.input(1)).into(),
         Extension::ScatterElementsReduced(op) => {

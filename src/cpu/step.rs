@@ -18,6 +18,7 @@ use super::steps::gather::{GatherElementsStep, GatherStep, PackedGatherStep};
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
+use super::steps::pairwise_coupling::PairwiseCouplingStep;
 use super::steps::pool2d::Pool2dStep;
 use super::steps::quantized::QuantizedStep;
 use super::steps::reduce::ReduceStep;
@@ -144,6 +145,8 @@ steps! {
     ArgMinMax(ArgMinMaxStep),
     /// `topK`.
     TopK(TopKStep),
+    /// Probabilities of classes.
+    PairwiseCoupling(PairwiseCouplingStep),
     /// Decision trees.
     TreeEnsemble(TreeEnsembleStep),
     /// Sums of overlapping blocks.

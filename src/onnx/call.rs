@@ -646,6 +646,7 @@ fn is_costly(op: &Operation) -> bool {
                     | E::GridSample(_)
                     | E::IntegerProduct(_)
                     | E::MaxRoiPool(_)
+                    | E::PairwiseCoupling(_)
                     | E::RoiAlign(_)
                     | E::TreeEnsemble(_)
             )

@@ -240,6 +240,8 @@ named! {
         GridSample(extension::grid_sample::GridSample),
         /// `MaxRoiPool`.
         MaxRoiPool(extension::max_roi_pool::MaxRoiPool),
+        /// What `SVMClassifier` makes of probabilities of pairs.
+        PairwiseCoupling(extension::pairwise_coupling::PairwiseCoupling),
         /// `RoiAlign` of images with channels last.
         RoiAlign(extension::roi_align::RoiAlign),
         /// `ScatterElements` with a reduction, or with indices for a part of the input.

@@ -32,6 +32,7 @@ pub mod col2im;
 pub mod copy;
 pub mod dft;
 pub mod gather;
+pub mod pairwise_coupling;
 pub mod remap;
 pub mod resample2d;
 pub mod roi;

@@ -62,6 +62,7 @@ pub const TABLES: &[&[Entry]] = &[
     ml::encode::OPERATORS,
     ml::features::OPERATORS,
     ml::linear::OPERATORS,
+    ml::svm::OPERATORS,
     ml::trees::OPERATORS,
     movement::OPERATORS,
     normalization::OPERATORS,

@@ -9,6 +9,7 @@ pub mod grid_sample;
 pub mod integer_product;
 pub mod log_softmax;
 pub mod max_roi_pool;
+pub mod pairwise_coupling;
 pub mod roi_align;
 pub mod rotate;
 pub mod scatter;

@@ -7,6 +7,7 @@ pub mod forest;
 pub mod linear;
 pub mod maps;
 pub mod scores;
+pub mod svm;
 #[cfg(test)]
 mod testing;
 pub mod trees;
