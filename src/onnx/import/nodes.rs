@@ -156,7 +156,8 @@ impl Importer<'_> {
             inputs.push(value.filter(|value| !matches!(value, Value::Absent)));
         }
         if inputs.iter().any(|input| matches!(input, Some(Value::Unknown))) {
-            return Ok(Ok(Vec::new()));
+            let withheld = node.inputs().iter().flatten().find_map(|id| self.withheld.get(id));
+            return Ok(withheld.map_or(Ok(Vec::new()), |refusal| Err(refusal.clone())));
         }
         let arguments = self.model.arena.arguments(node, place.arguments)?;
         let outputs = match (operator.function, operator.entry) {

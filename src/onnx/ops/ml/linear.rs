@@ -58,26 +58,28 @@ fn linear_classifier(call: &mut Call) -> Outcome {
     let coefficients = required_floats(call, "coefficients")?;
     let intercepts = required_floats(call, "intercepts")?;
     let scores = products(call, x, &coefficients, &intercepts)?;
-    let [label, scores] = match intercepts.len() {
+    let (label, scores) = match intercepts.len() {
         1 if labels.count() == 2 => {
             let label = labels.of_two(call, scores, 0.0)?;
-            [label, both(call, scores, Other::Rest, transform)?]
+            (label, both(call, scores, Other::Rest, transform)?)
         }
-        count if count == labels.count() => [labels.of_largest(call, scores)?, transform.apply(call, scores)?],
+        count if count == labels.count() => (labels.of_largest(call, scores)?, transform.apply(call, scores)?),
         count => return Err(Refusal(format!("intercepts has {count} numbers for {} labels", labels.count()))),
     };
-    Ok([label, scores].map(Value::Tensor).to_vec())
+    Ok(vec![label, Value::Tensor(scores)])
 }
 
 /// The operators of this family.
-pub const OPERATORS: &[Entry] =
-    &[ml("LinearClassifier", "integer labels", linear_classifier), ml("LinearRegressor", "", linear_regressor)];
+pub const OPERATORS: &[Entry] = &[
+    ml("LinearClassifier", "labels that are texts are not returned", linear_classifier),
+    ml("LinearRegressor", "", linear_regressor),
+];
 
 #[cfg(test)]
 mod tests {
     use crate::onnx::ops::ml::testing::{Input, assert_close, refusal, run};
     use crate::onnx::tensor::ElementType::Float;
-    use crate::onnx::testing::Attr;
+    use crate::onnx::testing::{Attr, TestGraph};
 
     const X: Input = (Float, &[2, 3], &[1.0, -2.0, 0.5, 0.0, 0.0, 0.0]);
     const COEFFICIENTS: [f32; 9] = [0.5, 0.25, 1.0, 1.0, 0.5, -1.0, -0.5, 0.25, 0.5];
@@ -115,6 +117,26 @@ mod tests {
     }
 
     #[test]
+    fn texts_as_labels_are_refused_alone() {
+        let graph = || {
+            let attributes = vec![
+                ("coefficients", Attr::Floats(&COEFFICIENTS[..6])),
+                ("intercepts", Attr::Floats(&[0.125, 0.25])),
+                ("classlabels_strings", Attr::Texts(&["no", "yes"])),
+            ];
+            let graph = TestGraph::default().input("x", Float, &["2", "3"]);
+            graph.node("ai.onnx.ml.LinearClassifier", "x", "label scores", attributes)
+        };
+        assert!(graph().output("scores").text(17).contains("gemm"));
+        let expected = "classlabels_strings holds texts, which WebNN does not have, expected numbers";
+        let message = graph().output("scores").output("label").refusal(17);
+        assert!(message.contains("the output \"label\" is refused") && message.contains(expected), "{message}");
+        // Nodes that read them are refused for the same reason.
+        let message = graph().node("Identity", "label", "y", vec![]).output("y").refusal(17);
+        assert!(message.contains("Identity") && message.contains(expected), "{message}");
+    }
+
+    #[test]
     fn targets_are_transformed() {
         let attributes = vec![
             ("coefficients", Attr::Floats(&COEFFICIENTS[..6])),
@@ -144,9 +166,10 @@ mod tests {
         let intercepts = || ("intercepts", Attr::Floats(&[1.0, 2.0]));
         let message = refusal("LinearRegressor", X, "y", vec![coefficients(), intercepts()]);
         assert!(message.contains("intercepts has 2 numbers, expected 1, one per target"), "{message}");
-        let labels = ("classlabels_strings", Attr::Texts(&["no", "yes"]));
-        let message = refusal("LinearClassifier", X, "l s", vec![coefficients(), intercepts(), labels]);
-        assert!(message.contains("classlabels_strings holds texts"), "{message}");
+        let labels = ("classlabels_ints", Attr::Ints(&[1, 2, 3]));
+        let coefficients_of_two = ("coefficients", Attr::Floats(&COEFFICIENTS[..6]));
+        let message = refusal("LinearClassifier", X, "l s", vec![coefficients_of_two, intercepts(), labels]);
+        assert!(message.contains("intercepts has 2 numbers for 3 labels"), "{message}");
         let transform = ("post_transform", Attr::Text("SIGMOID"));
         let message = refusal("LinearRegressor", X, "y", vec![coefficients(), transform]);
         assert!(message.contains("post_transform is SIGMOID, expected NONE,"), "{message}");

@@ -5,6 +5,7 @@ use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
 use crate::ops::arg_min_max::{ArgAttributes, ArgMinMax};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::reduce::ReduceKind;
@@ -183,43 +184,55 @@ pub fn both(call: &mut Call, score: OperandId, other: Other, transform: Transfor
 
 // ---- Labels ------------------------------------------------------------------------------------------------------
 
-/// The labels of classes. Texts would be codes of a table of the model; there is none yet.
+/// The labels of classes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Labels(Vec<i64>);
+pub enum Labels {
+    /// Integers.
+    Ints(Vec<i64>),
+    /// The texts in an attribute. The output of labels is refused, and that of scores is not.
+    Texts(String, usize),
+}
 
 impl Labels {
     /// The labels in one of two attributes.
     ///
     /// # Errors
-    /// If the labels are texts, or there are none.
+    /// If there are none.
     pub fn of(call: &Call, texts: &str, ints: &str) -> Step<Labels> {
-        if call.texts_attribute(texts).is_some_and(|texts| !texts.is_empty()) {
-            return Err(no_texts(texts));
+        if let Some(list) = call.texts_attribute(texts).filter(|texts| !texts.is_empty()) {
+            return Ok(Labels::Texts(texts.to_string(), list.len()));
         }
         let labels = call.ints_attribute(ints).filter(|ints| !ints.is_empty());
-        labels.map(Labels).ok_or_else(|| Refusal(format!("{texts} and {ints} are missing, expected one of them")))
+        labels.map(Labels::Ints).ok_or_else(|| Refusal(format!("{texts} and {ints} are missing, expected one of them")))
     }
 
     /// Their number.
     pub fn count(&self) -> usize {
-        self.0.len()
+        match self {
+            Labels::Ints(labels) => labels.len(),
+            Labels::Texts(_, count) => *count,
+        }
     }
 
-    /// The labels at `places`.
+    /// The labels at `places`, the first output of a classifier.
     ///
     /// # Errors
     /// If memory runs out.
-    pub fn at(&self, call: &mut Call, places: OperandId) -> Step<OperandId> {
-        let shape = [size(self.0.len())?];
-        let labels = call.constant(DataType::Int64, &shape, self.0.iter().copied())?;
-        call.gather(labels, places, 0)
+    pub fn at(&self, call: &mut Call, places: OperandId) -> Step<Value> {
+        match self {
+            Labels::Ints(labels) => {
+                let labels = call.constant(DataType::Int64, &[size(labels.len())?], labels.iter().copied())?;
+                call.gather(labels, places, 0).map(Value::Tensor)
+            }
+            Labels::Texts(attribute, _) => Ok(call.withhold(0, no_texts(attribute))),
+        }
     }
 
     /// The label of the largest of the scores `[rows, labels]`, the first of several.
     ///
     /// # Errors
     /// If memory runs out.
-    pub fn of_largest(&self, call: &mut Call, scores: OperandId) -> Step<OperandId> {
+    pub fn of_largest(&self, call: &mut Call, scores: OperandId) -> Step<Value> {
         let attributes = ArgAttributes { axis: 1, ..ArgAttributes::default() };
         let places = call.emit(ArgMinMax { max: true, attributes }, &[scores])?;
         self.at(call, places)
@@ -230,15 +243,17 @@ impl Labels {
     ///
     /// # Errors
     /// If memory runs out.
-    pub fn of_two(&self, call: &mut Call, score: OperandId, least: f64) -> Step<OperandId> {
+    pub fn of_two(&self, call: &mut Call, score: OperandId, least: f64) -> Step<Value> {
         let least = call.scalar_like(score, least)?;
         let is_above = call.emit(E::Greater, &[score, least])?;
         let rows = call.shape(score)[0];
         let places = call.reshape(is_above, &[rows])?;
-        let places = call.cast(places, DataType::Int32)?;
-        match self.0.len() {
-            2 => self.at(call, places),
-            _ => call.cast(places, DataType::Int64),
+        match self.count() {
+            2 => {
+                let places = call.cast(places, DataType::Int32)?;
+                self.at(call, places)
+            }
+            _ => call.cast(places, DataType::Int64).map(Value::Tensor),
         }
     }
 }

@@ -149,7 +149,7 @@ fn decisions(call: &mut Call, x: OperandId, sizes: &[usize]) -> Step<OperandId> 
 }
 
 /// The label with the most decisions for it, the first of several.
-fn elected(call: &mut Call, decisions: OperandId, labels: &Labels) -> Step<OperandId> {
+fn elected(call: &mut Call, decisions: OperandId, labels: &Labels) -> Step<Value> {
     let (classes, number) = (labels.count(), pairs(labels.count()).count());
     // A decision for the first class of a pair moves a vote from the second class to it.
     let mut moved = vec![0.0; number * classes];
@@ -187,7 +187,7 @@ fn probabilities(call: &mut Call, decisions: OperandId, classes: usize, [a, b]: 
 }
 
 /// Label and scores of a model with support vectors.
-fn of_vectors(call: &mut Call, x: OperandId, labels: &Labels, sizes: &[usize]) -> Step<[OperandId; 2]> {
+fn of_vectors(call: &mut Call, x: OperandId, labels: &Labels, sizes: &[usize]) -> Outcome {
     if sizes.len() != labels.count() || sizes.len() < 2 {
         let (got, expected) = (sizes.len(), labels.count());
         return Err(Refusal(format!("vectors_per_class has {got} sizes for {expected} labels, expected at least 2")));
@@ -207,11 +207,11 @@ fn of_vectors(call: &mut Call, x: OperandId, labels: &Labels, sizes: &[usize]) -
         }
         _ => transform.apply(call, decisions)?,
     };
-    Ok([label, scores])
+    Ok(vec![label, Value::Tensor(scores)])
 }
 
 /// Label and scores of a linear model, which has coefficients for each class.
-fn linear(call: &mut Call, x: OperandId, labels: &Labels) -> Step<[OperandId; 2]> {
+fn linear(call: &mut Call, x: OperandId, labels: &Labels) -> Outcome {
     let (coefficients, rho) = (required_floats(call, "coefficients")?, required_floats(call, "rho")?);
     let transform = Transform::of(call)?;
     let scores = products(call, x, &coefficients, &vec![rho[0]; labels.count()])?;
@@ -231,7 +231,7 @@ fn linear(call: &mut Call, x: OperandId, labels: &Labels) -> Step<[OperandId; 2]
         }
         _ => labels.of_largest(call, scores)?,
     };
-    Ok([label, transform.apply(call, scores)?])
+    Ok(vec![label, Value::Tensor(transform.apply(call, scores)?)])
 }
 
 fn svm_classifier(call: &mut Call) -> Outcome {
@@ -241,16 +241,15 @@ fn svm_classifier(call: &mut Call) -> Outcome {
     let all: Option<Vec<usize>> =
         sizes.iter().map(|&size| usize::try_from(size).ok().filter(|&size| size < 1 << 31)).collect();
     let all = all.ok_or_else(|| Refusal(format!("vectors_per_class is {sizes:?}, expected sizes of at least 0")))?;
-    let outputs = match all.iter().all(|&size| size == 0) {
-        true => linear(call, x, &labels)?,
-        false => of_vectors(call, x, &labels, &all)?,
-    };
-    Ok(outputs.map(Value::Tensor).to_vec())
+    match all.iter().all(|&size| size == 0) {
+        true => linear(call, x, &labels),
+        false => of_vectors(call, x, &labels, &all),
+    }
 }
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
-    ml("SVMClassifier", "integer labels; probabilities on CPUs", svm_classifier),
+    ml("SVMClassifier", "labels that are texts are not returned", svm_classifier),
     ml("SVMRegressor", "", svm_regressor),
 ];
 

@@ -27,6 +27,13 @@ fn numbers(call: &mut Call, name: &str) -> Step<Vec<f64>> {
     tensor(call, &format!("{name}_as_tensor"))
 }
 
+/// Thresholds as features are: float32 if inputs that are doubles are rounded to that. A feature that equals its threshold
+/// must remain equal.
+fn thresholds(call: &Call, numbers: Vec<f64>) -> Vec<f64> {
+    let rounds = call.rounds_inputs();
+    numbers.into_iter().map(|number| if rounds { f64::from(number as f32) } else { number }).collect()
+}
+
 /// The numbers in the tensor `name`; none if it is missing.
 fn tensor(call: &mut Call, name: &str) -> Step<Vec<f64>> {
     let Some(tensor) = call.tensor_attribute(name)? else { return Ok(Vec::new()) };
@@ -64,6 +71,7 @@ fn listed(call: &mut Call, votes: &str) -> Step<Forest> {
     let modes = call.texts_attribute("nodes_modes").unwrap_or_default();
     let [yes, no] = ["true", "false"].map(|side| ints(call, &format!("nodes_{side}nodeids")));
     let values = numbers(call, "nodes_values")?;
+    let values = thresholds(call, values);
     let lists = [
         ("nodes_nodeids", node_ids.len()),
         ("nodes_featureids", feature_ids.len()),
@@ -138,6 +146,7 @@ fn indexed(call: &mut Call) -> Step<Forest> {
     let count = feature_ids.len();
     call.check_lists(count.saturating_mul(ENTRY_BYTES))?;
     let (splits, modes) = (tensor(call, "nodes_splits")?, tensor(call, "nodes_modes")?);
+    let splits = thresholds(call, splits);
     let [yes, no] = ["true", "false"].map(|side| ints(call, &format!("nodes_{side}nodeids")));
     let [yes_leaf, no_leaf] = ["true", "false"].map(|side| ints(call, &format!("nodes_{side}leafs")));
     let lists = [
@@ -169,6 +178,7 @@ fn indexed(call: &mut Call) -> Step<Forest> {
         Ok(Child::Leaf(leaves.len() - 1))
     };
     let members = tensor(call, "membership_values")?;
+    let members = thresholds(call, members);
     // NaN ends a set.
     let mut sets = members.split_inclusive(|member| member.is_nan());
     for (place, &id) in feature_ids.iter().enumerate() {
@@ -288,13 +298,14 @@ fn tree_ensemble_classifier(call: &mut Call) -> Outcome {
     let base = numbers(call, "base_values")?;
     let count = size(labels.count())?;
     let op = TreeEnsemble { count, ..TreeEnsemble::default() };
-    let outputs = match (count, forest.only_target()) {
+    match (count, forest.only_target()) {
         (1, _) => {
             let scores = reached(call, x, &forest, op)?;
             let scores = with_base(call, scores, &base)?;
-            [labels.of_two(call, scores, 0.0)?, transform.apply(call, scores)?]
+            let label = labels.of_two(call, scores, 0.0)?;
+            Ok(vec![label, Value::Tensor(transform.apply(call, scores)?)])
         }
-        (2, Some(target @ (0 | 1))) => two_classes(call, x, &mut forest, target, (&labels, transform, &base))?,
+        (2, Some(target @ (0 | 1))) => two_classes(call, x, &mut forest, target, (&labels, transform, &base)),
         _ => {
             if !base.is_empty() && !(count == 2 && base.len() == 1) {
                 check_length("base_values", base.len(), count as usize)?;
@@ -306,10 +317,10 @@ fn tree_ensemble_classifier(call: &mut Call) -> Outcome {
             let scores = reached(call, x, &forest, TreeEnsemble { marks_absent, ..op })?;
             let scores = with_base(call, scores, &base)?;
             let [ranked, scores] = if marks_absent { without_votes(call, scores)? } else { [scores; 2] };
-            [labels.of_largest(call, ranked)?, transform.apply(call, scores)?]
+            let label = labels.of_largest(call, ranked)?;
+            Ok(vec![label, Value::Tensor(transform.apply(call, scores)?)])
         }
-    };
-    Ok(outputs.map(Value::Tensor).to_vec())
+    }
 }
 
 /// Scores to compare, and scores to return, from those with NaN for classes without a vote.
@@ -327,7 +338,7 @@ fn two_classes(
     forest: &mut Forest,
     target: i64,
     (labels, transform, base): (&Labels, Transform, &[f64]),
-) -> Step<[OperandId; 2]> {
+) -> Outcome {
     if base.len() > 1 {
         let got = base.len();
         return Err(Refusal(format!("base_values has {got} elements for votes of one of two classes, expected 1")));
@@ -338,18 +349,19 @@ fn two_classes(
     let score = reached(call, x, forest, TreeEnsemble::default())?;
     if target == 1 {
         let scores = call.pad_axis(score, 1, [1u32, 0])?;
-        return Ok([labels.of_two(call, score, least)?, transform.apply(call, scores)?]);
+        let label = labels.of_two(call, score, least)?;
+        return Ok(vec![label, Value::Tensor(transform.apply(call, scores)?)]);
     }
     let score = with_base(call, score, base)?;
     let label = labels.of_two(call, score, least)?;
     let other = if is_negative { Other::Opposite } else { Other::Rest };
-    Ok([label, both(call, score, other, transform)?])
+    Ok(vec![label, Value::Tensor(both(call, score, other, transform)?)])
 }
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
     ml("TreeEnsemble", "the numbers of transforms are those of the standard, not those of onnxruntime", tree_ensemble),
-    ml("TreeEnsembleClassifier", "integer labels", tree_ensemble_classifier),
+    ml("TreeEnsembleClassifier", "labels that are texts are not returned", tree_ensemble_classifier),
     ml("TreeEnsembleRegressor", "", tree_ensemble_regressor),
 ];
 
@@ -487,9 +499,18 @@ mod tests {
     fn thresholds_of_doubles_part_floats_as_doubles_do() {
         // 0.1 in float32 is above 0.1 in float64; its neighbor is below.
         let near = f64::from(0.1f32);
-        let x: Input = (Float, &[2, 2], &[near, 0.0, f64::from(0.1f32.next_down()), 0.0]);
+        let floats: Input = (Float, &[2, 2], &[near, 0.0, f64::from(0.1f32.next_down()), 0.0]);
+        // Doubles are rounded like thresholds: what is equal remains so.
+        let doubles: Input = (Double, &[2, 2], &[0.1, 0.0, 0.2, 0.0]);
         let values: Vec<u8> = [0.1, 0.0, 0.0, 0.0, 0.0, 0.0f64].into_iter().flat_map(f64::to_le_bytes).collect();
-        for (mode, expected) in [("BRANCH_LEQ", [20.0, 18.0]), ("BRANCH_GT", [18.0, 20.0]), ("BRANCH_EQ", [20.0; 2])] {
+        for (x, mode, expected) in [
+            (floats, "BRANCH_LEQ", [20.0, 18.0]),
+            (floats, "BRANCH_GT", [18.0, 20.0]),
+            (floats, "BRANCH_EQ", [20.0; 2]),
+            (doubles, "BRANCH_LEQ", [18.0, 20.0]),
+            (doubles, "BRANCH_GTE", [18.0; 2]),
+            (doubles, "BRANCH_EQ", [18.0, 20.0]),
+        ] {
             let mut attributes = regressor();
             attributes.retain(|(name, _)| !matches!(*name, "nodes_values" | "nodes_modes"));
             attributes.push(("nodes_values_as_tensor", Attr::Tensor(Double, &[6], &values)));
