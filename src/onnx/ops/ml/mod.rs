@@ -10,6 +10,4 @@ pub mod scores;
 pub mod svm;
 #[cfg(test)]
 mod testing;
-#[cfg(test)]
-mod tmp_tests;
 pub mod trees;

@@ -136,7 +136,7 @@ fn probit(call: &mut Call, x: OperandId) -> Step<OperandId> {
     let (below, above) = (call.linear(x, -1.0, 1.0)?, call.linear(x, 1.0, 1.0)?);
     let product = call.mul(below, above)?;
     let log = call.emit(E::Log, &[product])?;
-    let v = call.linear(log, 0.5, 2.0 / (3.14159 * A))?;
+    let v = call.linear(log, 0.5, 2.0 / (std::f64::consts::PI * A))?;
     let square = call.mul(v, v)?;
     let scaled = call.scale(log, 1.0 / A)?;
     let inner = call.sub(square, scaled)?;

@@ -4,7 +4,7 @@ use super::forest::{Child, Forest, Mode, Source, Vote};
 use super::scores::{Labels, Other, Transform, both, constant, features, size};
 use crate::dtype::Element;
 use crate::ir::OperandId;
-use crate::memory::bytes_of;
+use crate::memory::{bytes_of, check_room};
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
@@ -14,7 +14,8 @@ use crate::ops::extension::tree_ensemble::{Aggregate, BRANCH, TreeEnsemble};
 use crate::shape::Descriptor;
 use std::collections::HashMap;
 
-/// Memory for the lists of a node or vote while trees are read, in bytes.
+/// Memory for the lists of a node or vote while trees are read, in bytes. The file has at least 15 bytes for it, so that only
+/// the machine's memory is a limit.
 const ENTRY_BYTES: usize = 256;
 
 // ---- Reading -----------------------------------------------------------------------------------------------------
@@ -37,7 +38,7 @@ fn thresholds(call: &Call, numbers: Vec<f64>) -> Vec<f64> {
 /// The numbers in the tensor `name`; none if it is missing.
 fn tensor(call: &mut Call, name: &str) -> Step<Vec<f64>> {
     let Some(tensor) = call.tensor_attribute(name)? else { return Ok(Vec::new()) };
-    call.check_lists(tensor.elements().saturating_mul(size_of::<f64>()))?;
+    check_room(tensor.elements().saturating_mul(size_of::<f64>()))?;
     let mut numbers = Vec::with_capacity(tensor.elements());
     tensor.visit(|number| numbers.push(number.to_f64()))?;
     Ok(numbers)
@@ -67,7 +68,7 @@ fn listed(call: &mut Call, votes: &str) -> Step<Forest> {
     if count == 0 {
         return Err("nodes_treeids is missing".into());
     }
-    call.check_lists(count.saturating_mul(ENTRY_BYTES))?;
+    check_room(count.saturating_mul(ENTRY_BYTES))?;
     let modes = call.texts_attribute("nodes_modes").unwrap_or_default();
     let [yes, no] = ["true", "false"].map(|side| ints(call, &format!("nodes_{side}nodeids")));
     let values = numbers(call, "nodes_values")?;
@@ -123,7 +124,7 @@ fn listed(call: &mut Call, votes: &str) -> Step<Forest> {
     }
     let [trees, nodes, targets] = ["treeids", "nodeids", "ids"].map(|of| ints(call, &format!("{votes}_{of}")));
     let weights = numbers(call, &format!("{votes}_weights"))?;
-    call.check_lists(weights.len().saturating_mul(ENTRY_BYTES))?;
+    check_room(weights.len().saturating_mul(ENTRY_BYTES))?;
     let lists = [("treeids", trees.len()), ("nodeids", nodes.len()), ("ids", targets.len())];
     lists.into_iter().try_for_each(|(name, got)| check_length(&format!("{votes}_{name}"), got, weights.len()))?;
     for (at, &weight) in weights.iter().enumerate() {
@@ -144,7 +145,7 @@ fn feature(id: i64) -> Step<u32> {
 fn indexed(call: &mut Call) -> Step<Forest> {
     let feature_ids = ints(call, "nodes_featureids");
     let count = feature_ids.len();
-    call.check_lists(count.saturating_mul(ENTRY_BYTES))?;
+    check_room(count.saturating_mul(ENTRY_BYTES))?;
     let (splits, modes) = (tensor(call, "nodes_splits")?, tensor(call, "nodes_modes")?);
     let splits = thresholds(call, splits);
     let [yes, no] = ["true", "false"].map(|side| ints(call, &format!("nodes_{side}nodeids")));
@@ -164,7 +165,7 @@ fn indexed(call: &mut Call) -> Step<Forest> {
     }
     let (targets, weights) = (ints(call, "leaf_targetids"), tensor(call, "leaf_weights")?);
     check_length("leaf_targetids", targets.len(), weights.len())?;
-    call.check_lists(weights.len().saturating_mul(ENTRY_BYTES))?;
+    check_room(weights.len().saturating_mul(ENTRY_BYTES))?;
     let mut forest = Forest::new(0);
     // A leaf can be that of several branches, each of which gets a copy.
     let child = |leaves: &mut Vec<Vec<Vote>>, is_leaf: i64, at: i64| -> Step<Child> {
@@ -307,11 +308,11 @@ fn tree_ensemble_classifier(call: &mut Call) -> Outcome {
         }
         (2, Some(target @ (0 | 1))) => two_classes(call, x, &mut forest, target, (&labels, transform, &base)),
         _ => {
-            if !base.is_empty() && !(count == 2 && base.len() == 1) {
+            // Of two classes, a single base value is that of the first one.
+            let base = if count == 2 && base.len() == 1 { vec![base[0], 0.0] } else { base };
+            if !base.is_empty() {
                 check_length("base_values", base.len(), count as usize)?;
             }
-            // Of two classes, a single base value is that of the first one.
-            let base = if base.len() == 1 { vec![base[0], 0.0] } else { base };
             // Classes without a vote do not win against those with negative ones.
             let marks_absent = base.is_empty() && forest.may_lack_votes(count);
             let scores = reached(call, x, &forest, TreeEnsemble { marks_absent, ..op })?;
