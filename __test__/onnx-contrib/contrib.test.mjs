@@ -1,5 +1,6 @@
 // The models of scripts/python/contrib_models.py (one operator of com.microsoft each), optimized_models.py (networks that
-// onnxruntime saved after all of its optimizations) and resize_models.py: loaded, run, compared with onnxruntime's results.
+// onnxruntime saved after all of its optimizations), resize_models.py, ml_models.py (one operator of ai.onnx.ml each) and
+// classical_models.py (what exporters write): loaded, run, compared with onnxruntime's results.
 // `npm run suite -- onnx-contrib` writes the models first and names their folders.
 
 import assert from 'node:assert/strict';
@@ -45,7 +46,7 @@ for (const directory of directories) {
   for (const [name, entry] of Object.entries(manifest)) {
     test(`${path.basename(directory)}: ${name}`, async () => {
       const folder = path.join(directory, name);
-      const model = await loadModel(path.join(folder, 'model.onnx'), { context });
+      const model = await loadModel(path.join(folder, 'model.onnx'), { context, outputs: entry.outputs });
       try {
         for (const { inputs, outputs } of entry.runs) {
           const feeds = {};

@@ -26,17 +26,7 @@ export const INEXPRESSIBLE = [
     tests: ['test_momentum', 'test_momentum_multiple', 'test_nesterov_momentum'],
   },
   {
-    reason: 'classical machine learning (domain ai.onnx.ml), which is not in scope',
-    operator: 'ai.onnx.ml.ArrayFeatureExtractor',
-    tests: ['test_ai_onnx_ml_array_feature_extractor'],
-  },
-  {
-    reason: 'classical machine learning (domain ai.onnx.ml), which is not in scope',
-    operator: 'ai.onnx.ml.Binarizer',
-    tests: ['test_ai_onnx_ml_binarizer'],
-  },
-  {
-    reason: 'classical machine learning (domain ai.onnx.ml), which is not in scope',
+    reason: 'strings: no data type of WebNN',
     operator: 'ai.onnx.ml.LabelEncoder',
     tests: [
       'test_ai_onnx_ml_label_encoder_string_int',
@@ -44,11 +34,6 @@ export const INEXPRESSIBLE = [
       'test_ai_onnx_ml_label_encoder_tensor_mapping',
       'test_ai_onnx_ml_label_encoder_tensor_value_only_mapping',
     ],
-  },
-  {
-    reason: 'classical machine learning (domain ai.onnx.ml), which is not in scope',
-    operator: 'ai.onnx.ml.TreeEnsemble',
-    tests: ['test_ai_onnx_ml_tree_ensemble_set_membership', 'test_ai_onnx_ml_tree_ensemble_single_tree'],
   },
   {
     reason: 'sequences: every value of WebNN is one tensor',

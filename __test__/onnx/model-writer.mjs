@@ -166,10 +166,11 @@ const head = (type, name, length) => {
     .finish();
 };
 
-/** @param {number} opset */
-const opsets = (opset) => [
+/** @param {number} opset @param {{ domain?: string }[]} [nodes] */
+const opsets = (opset, nodes = []) => [
   { domain: '', version: opset },
   { domain: 'com.microsoft', version: 1 },
+  ...(nodes.some(({ domain }) => domain === 'ai.onnx.ml') ? [{ domain: 'ai.onnx.ml', version: 3 }] : []),
 ];
 
 /**
@@ -180,7 +181,7 @@ const opsets = (opset) => [
  */
 export function writeModel({ inputs = [], outputs = [], nodes = [], weights = [], sparse = [], opset = 17, ...fields }) {
   const graph = { name: 'test', node: nodes, initializer: weights, sparse_initializer: sparse, input: inputs, output: outputs };
-  return encode(Model, { ir_version: 8, graph, opset_import: opsets(opset), ...fields });
+  return encode(Model, { ir_version: 8, graph, opset_import: opsets(opset, nodes), ...fields });
 }
 
 /**

@@ -12,6 +12,7 @@ import { INTEGER, QDQ } from './families/quantized.mjs';
 import { RECURRENT } from './families/recurrent.mjs';
 import { REDUCTIONS, SOFTMAX } from './families/reductions.mjs';
 import { GATHER, SCATTER, SELECTION } from './families/selection.mjs';
+import { TREES } from './families/trees.mjs';
 
 /** @type {import('./case.mjs').Case[]} */
 export const CASES = [
@@ -42,5 +43,6 @@ export const CASES = [
   ...RESIZE,
   ...SAMPLING,
   ...SIGNALS,
+  ...TREES,
   ...TINY,
 ];

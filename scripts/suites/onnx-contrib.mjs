@@ -1,5 +1,6 @@
 // `npm run suite -- onnx-contrib`: writes small models with onnxruntime's results once under target/ (operators of
-// com.microsoft, networks that onnxruntime optimized, and Resize), then loads and runs them all.
+// com.microsoft and ai.onnx.ml, networks that onnxruntime optimized, Resize, and exports of scikit-learn, XGBoost and
+// LightGBM), then loads and runs them all.
 
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -11,22 +12,29 @@ import { pythonEnvironment } from '../python.mjs';
 const DIRECTORY = join(root, 'target', 'onnx-contrib');
 const PROGRAMS = join(root, 'scripts', 'python');
 
-/** The programs that write models, by the folder for them. */
-const GENERATORS = { operators: 'contrib_models.py', optimized: 'optimized_models.py', resize: 'resize_models.py' };
+/** The programs that write models, and the environments that they need, by the folder for the models. */
+const GENERATORS = {
+  operators: ['contrib_models.py', 'models'],
+  optimized: ['optimized_models.py', 'models'],
+  resize: ['resize_models.py', 'models'],
+  ml: ['ml_models.py', 'models'],
+  classical: ['classical_models.py', 'classical'],
+};
 
 /**
  * Writes models unless the current generator has already written them.
  *
  * @param {string} directory where they go
  * @param {string} generator name of the program
+ * @param {string} environment that it needs
  */
-async function writeModels(directory, generator) {
+async function writeModels(directory, generator, environment) {
   const stamp = join(directory, 'generator.sha256');
-  const files = [generator, 'model_cases.py', 'models.txt'].map((name) => readFileSync(join(PROGRAMS, name)));
+  const files = [generator, 'model_cases.py', `${environment}.txt`].map((name) => readFileSync(join(PROGRAMS, name)));
   const hash = createHash('sha256').update(Buffer.concat(files)).digest('hex');
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return;
   rmSync(directory, { recursive: true, force: true });
-  await run('writing of the models', await pythonEnvironment('models'), [join(PROGRAMS, generator), directory]);
+  await run('writing of the models', await pythonEnvironment(environment), [join(PROGRAMS, generator), directory]);
   // Written last: after a failure, the models are written again.
   writeFileSync(stamp, hash);
 }
@@ -34,9 +42,9 @@ async function writeModels(directory, generator) {
 await entry(async () => {
   withUsage('usage: npm run suite -- onnx-contrib', parseArgs);
   const folders = [];
-  for (const [name, generator] of Object.entries(GENERATORS)) {
+  for (const [name, [generator, environment]] of Object.entries(GENERATORS)) {
     folders.push(join(DIRECTORY, name));
-    await writeModels(join(DIRECTORY, name), generator);
+    await writeModels(join(DIRECTORY, name), generator, environment);
   }
   const env = { ONNX_CONTRIB: folders.join(delimiter) };
   await run('tests of models that onnxruntime wrote', process.execPath, ['--test', '__test__/onnx-contrib/contrib.test.mjs'], { env });

@@ -21,6 +21,7 @@ use super::steps::gather::{Along, GatherElementsStep, GatherStep};
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
+use super::steps::pairwise_coupling::PairwiseCouplingStep;
 use super::steps::quantized::{ComputedOperands, QuantizedNode, QuantizedStep};
 use super::steps::recurrent::{Cell, RecurrentStep};
 use super::steps::reduce::ReduceStep;
@@ -32,12 +33,13 @@ use super::steps::sample::{CropAndResizeStep, DeformColumnsStep, GridSampleStep}
 use super::steps::scatter::{ScatterElementsStep, ScatterRowsStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::top_k::TopKStep;
+use super::steps::trees::TreeEnsembleStep;
 use super::steps::triangular::TriangularStep;
 use super::steps::{Env, pool2d, quantize};
 use super::weights::Weights;
 use crate::compile::is_settled;
 use crate::dtype::DataType;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Constant, Epilogue, Graph, Node, ValueId};
 use crate::memory::Buffer;
 use crate::ops::block_product::BlockProduct;
@@ -46,6 +48,7 @@ use crate::ops::extension::elementwise::Extended;
 use crate::ops::extension::expert_product::ExpertProduct;
 use crate::ops::extension::integer_product::IntegerProduct;
 use crate::ops::extension::scatter::Reduction;
+use crate::ops::extension::tree_ensemble::TreeEnsemble;
 use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
 use crate::ops::quantized::{Quantized, Scale};
@@ -181,6 +184,7 @@ pub fn resize(step: &mut Step, graph: &Graph, node: &Node, cache: Option<ValueId
             true
         }
         (Step::PackedGather(step), Api(Op::Gather(op))) => step.resize(op, [l.input(0), l.input(1)]),
+        (Step::TreeEnsemble(step), _) => step.resize(l.input(0)),
         (Step::Elementwise(step), Api(Op::Quantize(_))) => {
             quantize::resize(step, [0, 1, 2].map(|index| l.input(index)))
         }
@@ -305,6 +309,7 @@ fn lower_extension(op: &Extension, l: &mut Lowering) -> Result<Step> {
         Extension::IntegerProduct(op) => lower_integer_product(op, l)?,
         Extension::LogSoftmax(op) => SoftmaxStep::log(op, l.input(0)).into(),
         Extension::MaxRoiPool(op) => MaxRoiPoolStep::new(op, l.input(0)).into(),
+        Extension::PairwiseCoupling(op) => PairwiseCouplingStep(op.clone()).into(),
         Extension::RoiAlign(op) => RoiAlignStep::new(op, [l.input(0), l.input(2)]).into(),
         Extension::Rotate(op) => RotateStep::new(op, l.input(0), l.input(1)).into(),
         Extension::ScatterElementsReduced(op) => {
@@ -314,6 +319,7 @@ fn lower_extension(op: &Extension, l: &mut Lowering) -> Result<Step> {
             ScatterRowsStep::by_coordinates(op.reduction, [l.input(0), l.input(1)]).into()
         }
         Extension::TopK(op) => TopKStep::new(op, l.input(0)).into(),
+        Extension::TreeEnsemble(op) => lower_trees(op, l)?,
     })
 }
 
@@ -427,6 +433,18 @@ fn lower_expert_product(op: &ExpertProduct, l: &mut Lowering) -> Result<Step> {
     };
     (2..l.count()).for_each(|index| l.pack(index, l.given(index).is_some()));
     Ok(ExpertProductStep::new(&l.env, op, experts, [l.input(0), l.output()]).into())
+}
+
+fn lower_trees(op: &TreeEnsemble, l: &mut Lowering) -> Result<Step> {
+    let constant = |index: usize| {
+        let bytes = l.buffer(index)?;
+        bytes
+            .ok_or_else(|| Error::new(ErrorKind::Operation, "treeEnsemble: its trees are computed, expected constants"))
+    };
+    let operands = [constant(1)?, constant(2)?, constant(3)?, constant(4)?, constant(5)?, constant(6)?];
+    let step = TreeEnsembleStep::new(op, l.input(0), &operands)?;
+    l.packed.extend(step.packed_operands());
+    Ok(step.into())
 }
 
 fn lower_block_product(op: &BlockProduct, l: &mut Lowering) -> Result<Step> {

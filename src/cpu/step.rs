@@ -19,6 +19,7 @@ use super::steps::gather::{GatherElementsStep, GatherStep, PackedGatherStep};
 use super::steps::gru::GruStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
+use super::steps::pairwise_coupling::PairwiseCouplingStep;
 use super::steps::pool2d::Pool2dStep;
 use super::steps::quantized::QuantizedStep;
 use super::steps::reduce::ReduceStep;
@@ -30,6 +31,7 @@ use super::steps::sample::{CropAndResizeStep, DeformColumnsStep, GridSampleStep}
 use super::steps::scatter::{ScatterElementsStep, ScatterRowsStep};
 use super::steps::softmax::SoftmaxStep;
 use super::steps::top_k::TopKStep;
+use super::steps::trees::TreeEnsembleStep;
 use super::steps::triangular::TriangularStep;
 use super::steps::{Env, Run};
 use crate::memory::Buffer;
@@ -146,6 +148,10 @@ steps! {
     ArgMinMax(ArgMinMaxStep),
     /// `topK`.
     TopK(TopKStep),
+    /// Probabilities of classes.
+    PairwiseCoupling(PairwiseCouplingStep),
+    /// Decision trees.
+    TreeEnsemble(TreeEnsembleStep),
     /// Sums of overlapping blocks.
     Col2Im(Col2ImStep),
     /// Fourier transforms.

@@ -175,6 +175,19 @@ impl<'c, 'm> Call<'c, 'm> {
         value_type(self.importer.builder, &self.value(index)?)
     }
 
+    /// Whether the model has inputs that are doubles, which are rounded to float32 in front of all nodes.
+    pub fn rounds_inputs(&self) -> bool {
+        self.importer.model.free_inputs().any(|input| input.element == Some(ElementType::Double))
+    }
+
+    /// Refuses the output at `index` alone, if it is named: nodes that read it and requests for it get the reason.
+    pub fn withhold(&mut self, index: usize, refusal: Refusal) -> Value {
+        if let Some(id) = self.node.output(index) {
+            self.importer.withheld.insert(id, refusal);
+        }
+        Value::Unknown
+    }
+
     // ---- Attributes ----------------------------------------------------------------------------------------------
 
     fn attribute(&self, name: &str) -> Option<proto::Attribute> {
@@ -653,7 +666,9 @@ fn is_costly(op: &Operation) -> bool {
                     | E::GridSample(_)
                     | E::IntegerProduct(_)
                     | E::MaxRoiPool(_)
+                    | E::PairwiseCoupling(_)
                     | E::RoiAlign(_)
+                    | E::TreeEnsemble(_)
             )
         );
     };

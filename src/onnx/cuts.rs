@@ -157,7 +157,7 @@ impl Importer<'_> {
         while let Some(node) = nodes.pop() {
             let operator = node.operator();
             if operator.function.is_none() && operator.entry.is_none() {
-                self.refused.add(node, &registry::NO_SUCH.into());
+                self.refused.add(node, &registry::why_not(&operator.domain, &operator.name).into());
             }
             let inner: Vec<Node> =
                 node.graphs().flat_map(|graph| &arena.graph(graph).nodes).map(|&id| arena.node(id)).collect();

@@ -5,6 +5,7 @@ use super::error::shortened;
 use super::graph::{ByName, GraphId, NameId, Node};
 use super::model::{Model, ValueInfo};
 use super::proto;
+use super::registry::ML;
 use super::tensor::{ElementType, TensorRecord};
 use serde::Serialize;
 
@@ -47,6 +48,9 @@ const OTHER_TYPES: &[&str] = &[
     "Size",
     "Xor",
 ];
+
+/// Operators of `ai.onnx.ml` whose outputs can be of the type of their inputs. Those of others are float32 or integers.
+const ML_SAME_TYPE: &[&str] = &["ArrayFeatureExtractor", "Binarizer", "Imputer", "TreeEnsemble"];
 
 /// Operators only whose first output is of the type of their inputs.
 const INDICES_BEHIND: &[&str] = &["Dropout", "MaxPool", "TopK", "Unique"];
@@ -128,6 +132,7 @@ impl Search<'_> {
         let first = match (given_type(node.attributes()), operator.name.as_str()) {
             (Some(element), _) => element == ElementType::Double,
             _ if operator.is_one_of(OTHER_TYPES) => false,
+            (None, name) if operator.domain == ML && !ML_SAME_TYPE.contains(&name) => false,
             (None, "CastLike") => self.reads_double(node, 1),
             (None, "OneHot") => self.reads_double(node, 2),
             // Exponents, scales and the like are of types of their own.
@@ -209,6 +214,18 @@ mod tests {
             .output("negative")
             .output_of("largest", Double);
         assert_eq!(found(graph), names(&["t"], &["largest"], &["age", "is_new", "seconds", "largest"]));
+    }
+
+    #[test]
+    fn classical_models_return_floats() {
+        let graph = TestGraph::default().input("x", Double, &["n", "4"]);
+        let graph = graph
+            .node("ai.onnx.ml.Imputer", "x", "whole", vec![])
+            .node("ai.onnx.ml.Scaler", "whole", "y", vec![])
+            .node("ai.onnx.ml.Normalizer", "y", "z", vec![])
+            .output("y")
+            .output("z");
+        assert_eq!(found(graph), names(&["x"], &[], &["whole", "y"]));
     }
 
     #[test]

@@ -13,6 +13,9 @@ pub type Outcome = Result<Vec<Value>, Refusal>;
 /// The domain of onnxruntime's extensions of the standard.
 pub const MICROSOFT: &str = "com.microsoft";
 
+/// The domain of classical models.
+pub const ML: &str = "ai.onnx.ml";
+
 /// A supported ONNX operator.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
@@ -49,6 +52,11 @@ pub const fn microsoft(name: &'static str, notes: &'static str, translate: fn(&m
     Entry { domain: MICROSOFT, name, notes, translate }
 }
 
+/// An operator of `ai.onnx.ml`.
+pub const fn ml(name: &'static str, notes: &'static str, translate: fn(&mut Call) -> Outcome) -> Entry {
+    Entry { domain: ML, name, notes, translate }
+}
+
 /// Every supported operator.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
     ops::TABLES.iter().copied().flatten()
@@ -62,7 +70,10 @@ pub fn find(domain: &str, name: &str) -> Option<&'static Entry> {
 }
 
 /// The reason for refusing a node without an entry.
-pub const NO_SUCH: &str = "there is no translation of this operator to WebNN";
+pub fn why_not(domain: &str, name: &str) -> &'static str {
+    let known = ops::ml::maps::REFUSED.iter().find(|(refused, _)| domain == ML && *refused == name);
+    known.map_or("there is no translation of this operator to WebNN", |(_, reason)| reason)
+}
 
 #[cfg(test)]
 mod tests {

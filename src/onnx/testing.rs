@@ -170,7 +170,7 @@ impl TestGraph {
         encode(&proto::Model {
             ir_version: 8,
             graph: Some(encode(&self.graph)),
-            opset_import: vec![set("", opset), set("com.microsoft", 1)],
+            opset_import: vec![set("", opset), set("com.microsoft", 1), set("ai.onnx.ml", 5)],
             functions: functions.iter().map(encode).collect(),
             ..Default::default()
         })

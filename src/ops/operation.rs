@@ -242,6 +242,8 @@ named! {
         GridSample(extension::grid_sample::GridSample),
         /// `MaxRoiPool`.
         MaxRoiPool(extension::max_roi_pool::MaxRoiPool),
+        /// What `SVMClassifier` makes of probabilities of pairs.
+        PairwiseCoupling(extension::pairwise_coupling::PairwiseCoupling),
         /// `RoiAlign` of images with channels last.
         RoiAlign(extension::roi_align::RoiAlign),
         /// `ScatterElements` with a reduction, or with indices for a part of the input.
@@ -250,6 +252,8 @@ named! {
         ScatterNdReduced(extension::scatter::ScatterNdReduced),
         /// `TopK`, without the values.
         TopK(extension::top_k::TopK),
+        /// `TreeEnsemble` and its predecessors, without what follows the sums.
+        TreeEnsemble(extension::tree_ensemble::TreeEnsemble),
     }
 }
 

@@ -385,6 +385,57 @@ fn operators_that_pad_repeat_and_pick_by_sizes() {
 }
 
 #[test]
+fn classical_models_of_any_number_of_rows() {
+    fn graph() -> TestGraph {
+        let trees = |votes: [&'static str; 4]| {
+            vec![
+                ("nodes_treeids", Attr::Ints(&[0, 0, 0, 0, 0, 1])),
+                ("nodes_nodeids", Attr::Ints(&[0, 1, 2, 3, 4, 0])),
+                ("nodes_featureids", Attr::Ints(&[0, 2, 0, 0, 0, 0])),
+                ("nodes_values", Attr::Floats(&[0.1, -0.2, 0.0, 0.0, 0.0, 0.0])),
+                ("nodes_modes", Attr::Texts(&["BRANCH_LEQ", "BRANCH_GT", "LEAF", "LEAF", "LEAF", "LEAF"])),
+                ("nodes_truenodeids", Attr::Ints(&[1, 2, 0, 0, 0, 0])),
+                ("nodes_falsenodeids", Attr::Ints(&[4, 3, 0, 0, 0, 0])),
+                (votes[0], Attr::Ints(&[0, 0, 0, 1])),
+                (votes[1], Attr::Ints(&[2, 3, 4, 0])),
+                (votes[2], Attr::Ints(&[0, 0, 0, 0])),
+                (votes[3], Attr::Floats(&[0.125, 0.25, 0.5, -0.25])),
+            ]
+        };
+        let mut regressor = trees(["target_treeids", "target_nodeids", "target_ids", "target_weights"]);
+        regressor.push(("n_targets", Attr::Int(1)));
+        let mut classifier = trees(["class_treeids", "class_nodeids", "class_ids", "class_weights"]);
+        classifier.push(("classlabels_int64s", Attr::Ints(&[5, 7])));
+        classifier.push(("post_transform", Attr::Text("LOGISTIC")));
+        let machine = vec![
+            ("coefficients", Attr::Floats(&[0.5, -1.0, 2.0, 1.0, 0.5, 0.25])),
+            ("support_vectors", Attr::Floats(&[0.5, 0.25, 0.0, -0.5, 0.5, 0.5, 0.0, 0.25, 0.25])),
+            ("vectors_per_class", Attr::Ints(&[1, 1, 1])),
+            ("rho", Attr::Floats(&[0.25, 0.5, -0.5])),
+            ("kernel_type", Attr::Text("RBF")),
+            ("kernel_params", Attr::Floats(&[0.5, 0.0, 0.0])),
+            ("classlabels_ints", Attr::Ints(&[5, 7, 9])),
+            ("prob_a", Attr::Floats(&[-1.5, -1.0, -2.0])),
+            ("prob_b", Attr::Floats(&[0.25, 0.0, -0.125])),
+        ];
+        TestGraph::default()
+            .input("x", Float, &["n", "3"])
+            .node("ai.onnx.ml.Normalizer", "x", "rows", vec![("norm", Attr::Text("L2"))])
+            .node("ai.onnx.ml.TreeEnsembleRegressor", "rows", "sums", regressor)
+            .node("ai.onnx.ml.TreeEnsembleClassifier", "x", "labels scores", classifier)
+            .node("ai.onnx.ml.SVMClassifier", "x", "classes probabilities", machine)
+            .node("Cast", "labels", "numbers", vec![("to", Attr::Int(1))])
+            .output("sums")
+            .output("scores")
+            .output("numbers")
+            .output("probabilities")
+    }
+    let sizes: &[&[(&str, u32)]] =
+        &[&[("n", 2)], &[("n", 40)], &[("n", 3)], &[("n", 7)], &[("n", 9)], &[("n", 130)], &[("n", 8)]];
+    check(2, Sized { graph, inputs: &[&["n", "3"]], sizes });
+}
+
+#[test]
 fn quantized_products_of_any_size() {
     fn graph() -> TestGraph {
         let bytes: Vec<u8> = (0..48).map(|i| (i * 37 % 200) as u8).collect();

@@ -28,3 +28,4 @@ pub mod softmax;
 pub mod stored;
 pub mod top_k;
 pub mod transpose;
+pub mod trees;

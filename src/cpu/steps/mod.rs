@@ -33,6 +33,7 @@ pub mod col2im;
 pub mod copy;
 pub mod dft;
 pub mod gather;
+pub mod pairwise_coupling;
 pub mod remap;
 pub mod resample2d;
 pub mod roi;
@@ -40,6 +41,7 @@ pub mod rotate;
 pub mod sample;
 pub mod scatter;
 pub mod top_k;
+pub mod trees;
 pub mod triangular;
 pub mod view;
 

@@ -138,6 +138,9 @@ impl Importer<'_> {
         {
             return Err(fail(format!("is of type {element}, which WebNN does not have")));
         }
+        if let Some(refusal) = self.withheld.get(&value) {
+            return Err(fail(format!("is refused: {}", refusal.reason)));
+        }
         let value = self.value(value)?.map(|value| self.computed(value)).transpose()?;
         let (descriptor, operand) = match value {
             Some(Value::Tensor(id)) => {

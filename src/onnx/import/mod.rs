@@ -17,7 +17,7 @@ pub use refused::refused;
 use super::budget::Budget;
 use super::constants::Converted;
 use super::cuts::{Cuts, KeptValue, Rest};
-use super::error::Result;
+use super::error::{Refusal, Result};
 use super::flow::Flow;
 use super::graph::{Argument, ByName, NameId, NameSet, Node};
 use super::model::Model;
@@ -125,6 +125,8 @@ pub(super) struct Importer<'a> {
     pub(super) cuts: Option<Cuts>,
     /// Whether loops become part of the graph even if their rounds are many, or depend on sizes still unknown.
     pub(super) unrolls_all: bool,
+    /// Why single outputs of nodes are not known.
+    pub(super) withheld: ByName<Refusal>,
     /// See [`Imported::undecided`].
     pub(super) undecided: Vec<OperandId>,
     /// Ends the import before it is done.
@@ -256,6 +258,7 @@ pub(super) fn with_budget<T>(
         },
         unrolls_all: start.cuts.is_none(),
         cuts: start.cuts,
+        withheld: ByName::default(),
         undecided: Vec::new(),
         stop: start.stop,
         work: budget.work,

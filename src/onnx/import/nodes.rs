@@ -145,7 +145,7 @@ impl Importer<'_> {
     fn node(&mut self, node: Node, place: Place) -> Result<Result<Vec<Value>, Refusal>> {
         let operator = node.operator();
         if operator.function.is_none() && operator.entry.is_none() {
-            return Ok(Err(registry::NO_SUCH.into()));
+            return Ok(Err(registry::why_not(&operator.domain, &operator.name).into()));
         }
         // Casts need the exact value, and the bits.
         let is_exact = matches!(operator.name.as_str(), "Cast" | "BitCast");
@@ -156,7 +156,8 @@ impl Importer<'_> {
             inputs.push(value.filter(|value| !matches!(value, Value::Absent)));
         }
         if inputs.iter().any(|input| matches!(input, Some(Value::Unknown))) {
-            return Ok(Ok(Vec::new()));
+            let withheld = node.inputs().iter().flatten().find_map(|id| self.withheld.get(id));
+            return Ok(withheld.map_or(Ok(Vec::new()), |refusal| Err(refusal.clone())));
         }
         let arguments = self.model.arena.arguments(node, place.arguments)?;
         let outputs = match (operator.function, operator.entry) {

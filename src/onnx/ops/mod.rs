@@ -18,6 +18,7 @@ pub mod linear_attention;
 pub mod logic;
 pub mod loss;
 pub mod microsoft;
+pub mod ml;
 pub mod movement;
 pub mod normalization;
 pub mod pooling;
@@ -64,6 +65,11 @@ pub const TABLES: &[&[Entry]] = &[
     microsoft::grouped_attention::OPERATORS,
     microsoft::quantized::OPERATORS,
     microsoft::renamed::OPERATORS,
+    ml::encode::OPERATORS,
+    ml::features::OPERATORS,
+    ml::linear::OPERATORS,
+    ml::svm::OPERATORS,
+    ml::trees::OPERATORS,
     movement::OPERATORS,
     normalization::OPERATORS,
     pooling::OPERATORS,

@@ -1,0 +1,182 @@
+//! Operators that map categories and labels to numbers.
+
+use super::scores::{no_texts, size};
+use crate::dimension::Dim;
+use crate::dtype::{DataType, Number};
+use crate::ir::OperandId;
+use crate::onnx::call::{Call, Step};
+use crate::onnx::error::Refusal;
+use crate::onnx::registry::{Entry, Outcome, ml};
+use crate::onnx::tensor::ElementType;
+use crate::ops::arg_min_max::{ArgAttributes, ArgMinMax};
+use crate::ops::elementwise::Elementwise as E;
+use crate::ops::reduce::ReduceKind;
+
+/// Whether elements of `x` equal each of the `keys`, in a new last dimension. Since version 4, NaN equals NaN.
+fn matches(call: &mut Call, x: OperandId, keys: Vec<Number>) -> Step<OperandId> {
+    let (dtype, count) = (call.dtype(x), size(keys.len())?);
+    let is_nan = |key: &Number| key.to_f64().is_nan();
+    let some_nan = call.opset >= 4 && dtype.is_float() && keys.iter().any(is_nan);
+    let nans: Vec<Number> = keys.iter().map(|key| Number::Int(is_nan(key).into())).collect();
+    let keys = call.constant(dtype, &[count], keys)?;
+    let shape = [call.shape(x), vec![Dim::number(1)]].concat();
+    let x = call.reshape(x, &shape)?;
+    let equal = call.emit(E::Equal, &[x, keys])?;
+    if !some_nan {
+        return Ok(equal);
+    }
+    let nans = call.constant(DataType::Uint8, &[count], nans)?;
+    let is_nan = call.emit(E::IsNaN, &[x])?;
+    let both = call.emit(E::LogicalAnd, &[is_nan, nans])?;
+    call.emit(E::LogicalOr, &[equal, both])
+}
+
+/// A 1 for each category that an element equals, else 0, in a new last dimension.
+fn one_hot_encoder(call: &mut Call) -> Outcome {
+    if call.texts_attribute("cats_strings").is_some_and(|texts| !texts.is_empty()) {
+        return Err(no_texts("cats_strings"));
+    }
+    let categories = call.ints_attribute("cats_int64s").filter(|ints| !ints.is_empty());
+    let categories = categories.ok_or("cats_int64s is missing")?;
+    let x = call.input(0)?;
+    let x = call.cast(x, DataType::Int64)?;
+    let equal = matches(call, x, categories.into_iter().map(Number::from).collect())?;
+    let output = call.cast(equal, DataType::Float32);
+    call.one(output)
+}
+
+/// Numbers that a label encoder lists.
+struct List {
+    dtype: DataType,
+    numbers: Vec<Number>,
+}
+
+/// The type that represents elements of a file's type.
+fn represented(element: ElementType) -> Step<DataType> {
+    let dtype = element.carried().ok_or_else(|| format!("a table is of type {element}, which WebNN does not have"));
+    dtype.map_err(Refusal)
+}
+
+/// The list in one of the attributes `keys_*` or `values_*`, called `name`.
+fn list(call: &mut Call, name: &str) -> Step<List> {
+    let [texts, ints, floats, tensor] = ["strings", "int64s", "floats", "tensor"].map(|kind| format!("{name}_{kind}"));
+    if let Some(tensor) = call.tensor_attribute(&tensor)? {
+        if tensor.element == ElementType::String {
+            return Err(no_texts(&format!("{name}_tensor")));
+        }
+        let dtype = represented(tensor.element)?;
+        call.check_lists(tensor.elements().saturating_mul(size_of::<Number>()))?;
+        let mut numbers = Vec::with_capacity(tensor.elements());
+        tensor.visit(|number| numbers.push(number))?;
+        return Ok(List { dtype, numbers });
+    }
+    if call.has_attribute(&texts) {
+        return Err(no_texts(&texts));
+    }
+    if let Some(ints) = call.ints_attribute(&ints) {
+        return Ok(List { dtype: DataType::Int64, numbers: ints.into_iter().map(Number::from).collect() });
+    }
+    let found = call.floats_attribute(&floats);
+    let numbers = found.ok_or_else(|| Refusal(format!("{texts}, {ints}, {floats} and {tensor} are missing")))?;
+    Ok(List { dtype: DataType::Float32, numbers: numbers.into_iter().map(Number::Float).collect() })
+}
+
+/// What a label encoder returns for what it does not know.
+fn default(call: &mut Call, dtype: DataType) -> Step<Number> {
+    if let Some(tensor) = call.tensor_attribute("default_tensor")? {
+        let first = tensor.first()?;
+        return first.ok_or_else(|| "default_tensor has no elements".into());
+    }
+    Ok(match dtype.is_float() {
+        true => call.float_or("default_float", -0.0).into(),
+        false => call.int_or("default_int64", -1).into(),
+    })
+}
+
+/// The value of the key that an element equals, the first of several.
+fn label_encoder(call: &mut Call) -> Outcome {
+    if call.has_attribute("classes_strings") {
+        // Version 1, which maps between texts and integers.
+        return Err(no_texts("classes_strings"));
+    }
+    let (keys, values) = (list(call, "keys")?, list(call, "values")?);
+    if keys.numbers.is_empty() || keys.numbers.len() != values.numbers.len() {
+        let (keys, values) = (keys.numbers.len(), values.numbers.len());
+        return Err(Refusal(format!("there are {keys} keys and {values} values, expected as many, at least 1")));
+    }
+    let x = call.input(0)?;
+    if call.dtype(x) != keys.dtype {
+        let (got, expected) = (call.dtype(x), keys.dtype);
+        return Err(Refusal(format!("the input is of type {got}, expected {expected}, the type of the keys")));
+    }
+    let default = default(call, values.dtype)?;
+    let default = call.scalar(values.dtype, default)?;
+    let shape = [size(values.numbers.len())?];
+    let values = call.constant(values.dtype, &shape, values.numbers)?;
+    let equal = matches(call, x, keys.numbers)?;
+    let axis = call.rank(equal) as u32 - 1;
+    let attributes = ArgAttributes { axis, ..ArgAttributes::default() };
+    let places = call.emit(ArgMinMax { max: true, attributes }, &[equal])?;
+    let is_known = call.reduce(ReduceKind::Max, equal, &[axis], false)?;
+    let found = call.gather(values, places, 0)?;
+    let output = call.select(is_known, found, default);
+    call.one(output)
+}
+
+/// The operators of this family.
+pub const OPERATORS: &[Entry] = &[
+    ml("LabelEncoder", "numbers only", label_encoder),
+    ml("OneHotEncoder", "integer categories; those that are unknown are zeros", one_hot_encoder),
+];
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::ops::ml::testing::{Input, assert_close, refusal, run};
+    use crate::onnx::tensor::ElementType::{Float, Int64};
+    use crate::onnx::testing::Attr;
+
+    const CODES: Input = (Int64, &[4], &[1.0, 3.0, 5.0, 2.0]);
+
+    #[test]
+    fn categories_become_columns() {
+        let results = run("OneHotEncoder", CODES, "y", vec![("cats_int64s", Attr::Ints(&[5, 1]))]);
+        assert_close(&results[0], &[0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn keys_become_values() {
+        let keys = || ("keys_int64s", Attr::Ints(&[5, 1, 5]));
+        let attributes = vec![keys(), ("values_int64s", Attr::Ints(&[50, 10, 7])), ("default_int64", Attr::Int(-9))];
+        assert_close(&run("LabelEncoder", CODES, "y", attributes)[0], &[10.0, -9.0, 50.0, -9.0]);
+        let attributes = vec![keys(), ("values_floats", Attr::Floats(&[0.5, 0.25, 7.0]))];
+        assert_close(&run("LabelEncoder", CODES, "y", attributes)[0], &[0.25, 0.0, 0.5, 0.0]);
+        // NaN is a key like others, since version 4.
+        let x: Input = (Float, &[3], &[f64::NAN, 0.5, 1.0]);
+        let [keys, values] = [[f32::NAN, 0.5], [1.5, 2.5]].map(|list| list.map(f32::to_le_bytes).concat());
+        let attributes = vec![
+            ("keys_tensor", Attr::Tensor(Float, &[2], &keys)),
+            ("values_tensor", Attr::Tensor(Float, &[2], &values)),
+            ("default_tensor", Attr::Tensor(Float, &[1], &[0, 0, 0, 0x3f])),
+        ];
+        assert_close(&run("LabelEncoder", x, "y", attributes)[0], &[1.5, 2.5, 0.5]);
+    }
+
+    #[test]
+    fn texts_and_lists_that_do_not_fit_are_refused() {
+        let texts = || Attr::Texts(&["a", "b"]);
+        let message = refusal("OneHotEncoder", CODES, "y", vec![("cats_strings", texts())]);
+        assert!(message.contains("cats_strings holds texts, which WebNN does not have"), "{message}");
+        let message = refusal("LabelEncoder", CODES, "y", vec![("classes_strings", texts())]);
+        assert!(message.contains("classes_strings holds texts"), "{message}");
+        let keys = || ("keys_int64s", Attr::Ints(&[1, 2]));
+        let message = refusal("LabelEncoder", CODES, "y", vec![keys(), ("values_strings", texts())]);
+        assert!(message.contains("values_strings holds texts"), "{message}");
+        let message = refusal("LabelEncoder", CODES, "y", vec![keys(), ("values_int64s", Attr::Ints(&[1]))]);
+        assert!(message.contains("there are 2 keys and 1 values, expected as many"), "{message}");
+        let message = refusal("LabelEncoder", CODES, "y", vec![keys()]);
+        assert!(message.contains("values_tensor are missing"), "{message}");
+        let floats = ("keys_floats", Attr::Floats(&[1.0]));
+        let message = refusal("LabelEncoder", CODES, "y", vec![floats, ("values_int64s", Attr::Ints(&[1]))]);
+        assert!(message.contains("the input is of type int64, expected float32"), "{message}");
+    }
+}
