@@ -88,6 +88,15 @@ impl FileType {
         }
     }
 
+    /// The numbers that elements are places of, if they are. Two elements share a byte, the first in its high bits.
+    pub fn table(self) -> Option<[f32; 16]> {
+        match self {
+            FileType::Nf4 => Some(NF4),
+            FileType::Fp4 => Some(std::array::from_fn(|at| if at < 8 { FP4[at] } else { -FP4[at - 8] })),
+            _ => None,
+        }
+    }
+
     /// The byte with element `first`, up to the one with the last of `count` elements.
     fn stored(self, first: usize, count: usize) -> Range<usize> {
         first * self.bits() / 8..((first + count) * self.bits()).div_ceil(8)
@@ -107,10 +116,8 @@ impl FileType {
             FileType::Double => each(stored, into, |bytes| (f64::from_le_bytes(bytes) as f32).to_le_bytes()),
             FileType::Int16 => each(stored, into, |bytes| i32::from(i16::from_le_bytes(bytes)).to_le_bytes()),
             FileType::Uint16 => each(stored, into, |bytes| i32::from(u16::from_le_bytes(bytes)).to_le_bytes()),
-            FileType::Nf4 => widen_by(&NF4, stored, skip, into),
-            FileType::Fp4 => {
-                let numbers = std::array::from_fn(|at| if at < 8 { FP4[at] } else { -FP4[at - 8] });
-                widen_by(&numbers, stored, skip, into);
+            FileType::Nf4 | FileType::Fp4 => {
+                widen_by(&self.table().expect("one of these types"), stored, skip, into);
             }
             FileType::Int4 | FileType::Uint4 | FileType::Int2 | FileType::Uint2 => {
                 let (bits, is_signed) = (self.bits(), matches!(self, FileType::Int4 | FileType::Int2));
