@@ -48,6 +48,24 @@ fn quick_gelu(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
+/// The swish of the input times a number, given or an attribute.
+fn scaled_silu(call: &mut Call) -> Outcome {
+    let x = call.input(0)?;
+    let scaled = match call.optional(1)? {
+        Some(factor) => {
+            if call.shape(factor).iter().any(|&size| size != 1) {
+                return Err(Refusal(format!("scale has shape {:?}, expected a single number", call.shape(factor))));
+            }
+            let (factor, dtype) = (call.to_scalar(factor)?, call.dtype(x));
+            let factor = call.cast(factor, dtype)?;
+            call.mul(x, factor)?
+        }
+        None => call.linear(x, call.float_or("alpha", 1.0), 0.0)?,
+    };
+    let output = swish(call, scaled, 1.0);
+    call.one(output)
+}
+
 /// The first half of the features times the GELU of the second.
 fn bias_split_gelu(call: &mut Call) -> Outcome {
     let x = biased(call)?;
@@ -374,6 +392,7 @@ pub const OPERATORS: &[Entry] = &[
     microsoft("LinearAttentionGate", "", linear_attention_gate),
     microsoft("QEmbedLayerNormalization", "masks of 0 and 1", q_embed_layer_normalization),
     microsoft("QuickGelu", "", quick_gelu),
+    microsoft("ScaledSiLU", "", scaled_silu),
     microsoft("SkipLayerNormalization", "no training outputs", skip_layer_normalization),
     microsoft("SkipSimplifiedLayerNormalization", "no training outputs", skip_simplified_layer_normalization),
     microsoft("TransposeMatMul", "", fused_matmul),
