@@ -74,6 +74,9 @@ case("fast_gelu_bias", "FastGelu", {"x": normal("fg2", 2, 3, 8), "bias": Const(n
 case("quick_gelu", "QuickGelu", {"x": normal("qg", 4, 7, scale=3)})
 case("quick_gelu_alpha", "QuickGelu", {"x": normal("qg2", 4, 7)}, alpha=0.5)
 
+case("scaled_silu", "ScaledSiLU", {"x": normal("ss", 3, 7)}, alpha=0.5)
+case("scaled_silu_input", "ScaledSiLU", {"x": normal("ss1", 3, 7), "scale": np.array(2, dtype=np.float32)}, alpha=0.5)
+
 # ---- Products --------------------------------------------------------------------------------------------------------
 
 case("fused_matmul", "FusedMatMul", {"a": normal("fma", 2, 3, 4), "b": normal("fmb", 2, 4, 5)}, alpha=0.5)
@@ -583,6 +586,13 @@ case("range_float", "Range",
 case("trilu_lower", "Trilu", {"x": normal("tri", 2, 3, 4), "k": Const(np.int64(1))}, upper=0)
 case("trilu_upper", "Trilu", {"x": normal("tri1", 3, 4)})
 case("unique", "Unique", {"x": np.array([2, 1, 1, 3, 4, 3], dtype=np.float32)}, ("y", "which", "counts"))
+
+# ---- Further operators -----------------------------------------------------------------------------------------------
+
+for metric in ("euclidean", "sqeuclidean"):
+    case(f"cdist_{metric}", "CDist", {"a": normal("cda", 5, 7), "b": normal("cdb", 3, 7)}, metric=metric)
+case("unfold_tensor", "UnfoldTensor", {"x": normal("ut", 2, 9, 3)}, dim=1, size=4, step=2)
+case("unfold_tensor_last", "UnfoldTensor", {"x": normal("ut1", 2, 5)}, size=3)
 
 # ---- Quantized tensors -----------------------------------------------------------------------------------------------
 

@@ -1,9 +1,11 @@
 //! Products with weights that `dequantizeLinear` computes from constants of 4 or 8 bits, block by block along the
-//! depth, become one operator that reads the packed weights: they are never expanded to floats in memory.
+//! depth, become one operator that reads the packed weights: they are never expanded to floats in memory. So do those with
+//! constants that are stored as places in a table, times a scale per block.
 
 use crate::dimension::{Dim, dims};
-use crate::ir::{Graph, Node, Source, ValueId};
+use crate::ir::{Constant, Graph, Node, Source, ValueId};
 use crate::ops::block_product::{BlockProduct, is_weight_type};
+use crate::ops::elementwise::Elementwise;
 use crate::ops::quantize::Quantize;
 use crate::ops::slice::Slice;
 use crate::ops::{Api, Fusion, Op, Operation};
@@ -18,10 +20,10 @@ const MAX_ROUNDED: usize = 1 << 15;
 /// Maximum number of operators that move elements between a product and `dequantizeLinear`, or that and a constant.
 const MAX_MOVES: usize = 8;
 
-/// A matrix computed by `dequantizeLinear`.
+/// A matrix computed from small numbers.
 struct Weights {
-    /// The integers, scales and zero points.
-    operands: [ValueId; 3],
+    /// The numbers, scales and zero points.
+    operands: [Option<ValueId>; 3],
     /// The shape of the matrix, and that of its scales.
     shapes: [[u32; 2]; 2],
 }
@@ -34,7 +36,7 @@ pub fn fuse_block_products(graph: &mut Graph) {
         let [matrix, scales] = weights.shapes;
         let [numbers, scale, zero] = weights.operands;
         let shaped = [(numbers, matrix), (scale, scales), (zero, scales)].map(|(id, shape)| {
-            let value = graph.value(id);
+            let value = graph.value(id?);
             let descriptor = Descriptor::new(value.descriptor.dtype, shape);
             let source = value.source.clone();
             Some(graph.add_value(descriptor, source))
@@ -115,11 +117,6 @@ fn weights(
         is_joined = true;
         node = producer(node.inputs[0]?)?;
     }
-    let Api(Op::Quantize(Quantize::DequantizeLinear)) = node.op else { return None };
-    let &[Some(numbers), Some(scale), Some(zero)] = node.inputs.as_slice() else { return None };
-    if !is_weight_type(graph.descriptor(numbers).dtype) {
-        return None;
-    }
     // The importer leaves reshapes of large constants in the graph.
     let constant = |id: ValueId| {
         let mut id = id;
@@ -129,7 +126,15 @@ fn weights(
         }
         matches!(graph.value(id).source, Source::Constant(_)).then_some(id)
     };
-    let operands = [constant(numbers)?, constant(scale)?, constant(zero)?];
+    if is_joined && b_transpose && node.op.elementwise() == Some(Elementwise::Mul) {
+        return in_table(graph, &producer, constant, node, &joined);
+    }
+    let Api(Op::Quantize(Quantize::DequantizeLinear)) = node.op else { return None };
+    let &[Some(numbers), Some(scale), Some(zero)] = node.inputs.as_slice() else { return None };
+    if !is_weight_type(graph.descriptor(numbers).dtype) {
+        return None;
+    }
+    let operands = [Some(constant(numbers)?), Some(constant(scale)?), Some(constant(zero)?)];
     // Queries sizes only where they are known: any other query would make the graph depend on them.
     let [own, scales] = [numbers, scale].map(|id| graph.descriptor(id).sizes());
     let (matrix, scales) = match (is_joined, &*own, &*scales) {
@@ -145,6 +150,30 @@ fn weights(
     let columns = if b_transpose { 0 } else { 1 };
     let is_of_columns = scales[columns] == matrix[columns] || scales[columns] == 1;
     (is_of_columns && joined == dims(&matrix)).then_some(Weights { operands, shapes: [matrix, scales] })
+}
+
+/// The weights of a matrix `joined` from blocks: `node` multiplies numbers in a table with a scale per block.
+fn in_table<'g>(
+    graph: &'g Graph,
+    producer: &impl Fn(ValueId) -> Option<&'g Node>,
+    constant: impl Fn(ValueId) -> Option<ValueId>,
+    node: &Node,
+    joined: &[Dim],
+) -> Option<Weights> {
+    let &[Some(mut numbers), Some(scale)] = node.inputs.as_slice() else { return None };
+    if let Some(Node { op, inputs, .. }) = producer(numbers) {
+        matches!(op.elementwise(), Some(Elementwise::Cast { .. })).then_some(())?;
+        numbers = inputs[0]?;
+    }
+    let Constant::Widened(widened) = graph.value(numbers).constant()? else { return None };
+    widened.from().table()?;
+    let [matrix, own, scales] = [joined, &graph.descriptor(numbers).shape, &graph.descriptor(scale).shape]
+        .map(|shape| <[Dim; 2]>::try_from(shape).ok().map(|[a, b]| [a.get(), b.get()]));
+    let ([columns, depth], [count, size], [scaled, 1]) = (matrix?, own?, scales?) else { return None };
+    // Blocks may go on from row to row.
+    let fits = scaled == count && depth.is_multiple_of(size);
+    let operands = [Some(numbers), Some(constant(scale)?), None];
+    fits.then_some(Weights { operands, shapes: [[columns, depth], [columns, depth / size]] })
 }
 
 /// Whether `slice` returns the first `depth` columns of a matrix of shape `shape`.

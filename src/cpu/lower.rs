@@ -418,10 +418,11 @@ fn lower_expert_product(op: &ExpertProduct, l: &mut Lowering) -> Result<Step> {
             let operands = blocks::Operands {
                 numbers: (l.constant(2).expect(MADE), b.dtype),
                 scales: halves.as_ref().map_or((scales, l.input(3).dtype), |halves| (halves, DataType::Float16)),
-                zeros: l.constant(4).expect(MADE),
+                zeros: l.constant(4),
                 blocks,
                 by_column: true,
                 one_column: false,
+                table: None,
             };
             Experts::Blocks(BlockPanels::new(l.env.isa, weights, &operands)?)
         }
@@ -453,16 +454,19 @@ fn lower_block_product(op: &BlockProduct, l: &mut Lowering) -> Result<Step> {
     let blocks = op.blocks(&b.sizes(), &scale.sizes());
     let scales = l.constant(2).expect(MADE);
     let halves = scales.halves();
+    let numbers = l.constant(1).expect(MADE);
+    let places = numbers.places();
     let operands = blocks::Operands {
-        numbers: (l.constant(1).expect(MADE), b.dtype),
+        numbers: places.as_ref().map_or((numbers, b.dtype), |(places, _)| (places, DataType::Uint4)),
         scales: halves.as_ref().map_or((scales, scale.dtype), |halves| (halves, DataType::Float16)),
-        zeros: l.constant(3).expect(MADE),
+        zeros: l.constant(3),
         blocks,
         by_column: op.b_transpose,
         one_column: scale.elements() < blocks.columns * blocks.count,
+        table: places.as_ref().map(|(_, table)| *table),
     };
     let panels = BlockPanels::new(l.env.isa, l.weights(1).expect(MADE), &operands)?;
-    (1..4).for_each(|index| l.pack(index, true));
+    (1..4).for_each(|index| l.pack(index, l.given(index).is_some()));
     let step = |l: &Lowering, following: &Following| {
         BlockProductStep::new(&l.env, l.input(0), panels, op.rounds_rows, following)
     };

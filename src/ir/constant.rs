@@ -77,6 +77,15 @@ impl Constant {
         is_half.then(|| Constant::Mapped(widened.stored().window(2 * start..2 * end)))
     }
 
+    /// The elements of a float32 constant as the places in a table of numbers that they are stored as, if they are.
+    pub fn places(&self) -> Option<(Constant, [f32; 16])> {
+        let Constant::Widened(widened) = self else { return None };
+        let (Range { start, end }, table) = (widened.range(), widened.from().table()?);
+        // Two share a byte.
+        let is_whole = start.is_multiple_of(2) && end.is_multiple_of(2);
+        is_whole.then(|| (Constant::Mapped(widened.stored().window(start / 2..end / 2)), table))
+    }
+
     fn part(&self, range: Range<usize>) -> Result<Arc<Buffer>> {
         Ok(match self {
             Constant::Owned(buffer) if range == (0..buffer.len()) => buffer.clone(),

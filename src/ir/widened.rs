@@ -62,6 +62,14 @@ impl FileType {
         }
     }
 
+    /// The numbers that elements are places of, if they are. Two elements share a byte, the first in its high bits.
+    pub fn table(self) -> Option<[f32; 16]> {
+        match self {
+            FileType::Small(small @ (SmallFloat::Nf4 | SmallFloat::Fp4)) => small.values().first_chunk().copied(),
+            _ => None,
+        }
+    }
+
     /// The byte with element `first`, up to the one with the last of `count` elements.
     fn stored(self, first: usize, count: usize) -> Range<usize> {
         first * self.bits() / 8..((first + count) * self.bits()).div_ceil(8)

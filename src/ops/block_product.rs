@@ -1,4 +1,5 @@
-//! A product with a matrix of 4-bit or 8-bit integers that have a scale, and a zero point, per block.
+//! A product with a matrix of 4-bit or 8-bit integers, or of numbers in a table, that have a scale, and a zero point, per
+//! block.
 
 use super::attributes::Attributes;
 use super::rows::{Along, Rows};
@@ -13,7 +14,8 @@ use crate::shape::Descriptor;
 
 crate::attributes! {
     /// `a * dequantizeLinear(b, scale, zeroPoint) + bias`. Blocks lie along the depth. If `b` has more depth than `a`
-    /// has columns, only the first part of `b` is used.
+    /// has columns, only the first part of `b` is used. Floats of `b`, which have no zero points, are stored as places in a
+    /// table of 16 numbers.
     pub struct BlockProduct {
         /// Whether `b` is `[columns, depth]`, and `scale` and `zeroPoint` are `[columns, blocks]`; otherwise
         /// transposed.
@@ -25,7 +27,7 @@ crate::attributes! {
 }
 
 /// The types of weights.
-const WEIGHTS: Types = Types::OneOf(&[Uint4, Int4, Uint8, Int8]);
+const WEIGHTS: Types = Types::OneOf(&[Uint4, Int4, Uint8, Int8, Float32]);
 
 /// The sizes of the matrix of integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +68,7 @@ impl Operator for BlockProduct {
                 operand("a", FLOATS, FROM_2D),
                 operand("b", WEIGHTS, (2, 2)),
                 operand("scale", Types::SameAs("a"), (2, 2)),
-                operand("zeroPoint", Types::SameAs("b"), (2, 2)),
+                optional("zeroPoint", Types::SameAs("b"), (2, 2)),
                 optional("bias", Types::SameAs("a"), (1, 1)),
             ],
             outputs: &[output("output", Types::SameAs("a"), FROM_2D)],
@@ -79,7 +81,7 @@ impl Operator for BlockProduct {
     }
 
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
-        let [a, b, scale, zero] = [0, 1, 2, 3].map(|index| required(inputs, index));
+        let [a, b, scale] = [0, 1, 2].map(|index| required(inputs, index));
         let ([depth, columns], [blocks, scaled]) = (self.oriented(&b.shape), self.oriented(&scale.shape));
         let clash = |what| Problem::Incompatible { what, a: a.shape.clone(), b: b.shape.clone() };
         let mut shape = a.shape.clone();
@@ -96,7 +98,9 @@ impl Operator for BlockProduct {
             true => Ok(()),
             false => Err(Problem::Shape { operand, got: got.shape.clone(), expected }),
         };
-        shape_of("zeroPoint", zero, scale.shape.clone())?;
+        if let Some(zero) = given(inputs, 3) {
+            shape_of("zeroPoint", zero, scale.shape.clone())?;
+        }
         if let Some(bias) = given(inputs, 4) {
             shape_of("bias", bias, vec![columns])?;
         }
@@ -113,7 +117,7 @@ impl Operator for BlockProduct {
     }
 
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor> {
-        let [a, b, scale, zero] = [0, 1, 2, 3].map(|index| required(inputs, index));
+        let ([a, b, scale], zero) = ([0, 1, 2].map(|index| required(inputs, index)), given(inputs, 3));
         let sizes = |tensor: &Tensor| tensor.descriptor().sizes().to_vec();
         let Blocks { columns, count, depth } = self.blocks(&sizes(b), &sizes(scale));
         let size = depth / count;
@@ -121,7 +125,7 @@ impl Operator for BlockProduct {
         let scaled = self.oriented(&sizes(scale))[1] as usize == columns;
         let weight = |k: usize, column: usize| {
             let block = place(k / size, if scaled { column } else { 0 });
-            let number = b.at(&place(k, column)).to_f64() - zero.at(&block).to_f64();
+            let number = b.at(&place(k, column)).to_f64() - zero.map_or(0.0, |zero| zero.at(&block).to_f64());
             number * scale.at(&block).to_f64()
         };
         let a = a.floats();
@@ -137,7 +141,7 @@ impl Operator for BlockProduct {
 
 /// Whether constants of this type can be weights.
 pub fn is_weight_type(dtype: DataType) -> bool {
-    matches!(WEIGHTS, Types::OneOf(types) if types.contains(&dtype))
+    !dtype.is_float() && matches!(WEIGHTS, Types::OneOf(types) if types.contains(&dtype))
 }
 
 #[cfg(test)]

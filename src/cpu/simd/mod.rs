@@ -485,6 +485,28 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         vectors
     }
 
+    /// The numbers of `table` whose places are the 8 unsigned 4-bit numbers in each of `LANES` 32-bit words at `from`, in the
+    /// order of [`nibbles`](Self::nibbles).
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `4 * LANES` bytes.
+    #[inline(always)]
+    unsafe fn looked_up(self, from: *const u8, table: &[f32; 16]) -> [Self::F32; 8] {
+        let mut numbers = [[0.0; MAX_LANES]; 8];
+        for lane in 0..Self::LANES {
+            // SAFETY: by the contract.
+            let word = unsafe { from.add(4 * lane).cast::<[u8; 4]>().read() };
+            let (low, high) = numbers.split_at_mut(4);
+            word.iter().zip(low).for_each(|(byte, numbers)| numbers[lane] = table[(byte & 15) as usize]);
+            word.iter().zip(high).for_each(|(byte, numbers)| numbers[lane] = table[(byte >> 4) as usize]);
+        }
+        let mut vectors = [self.splat(0.0); 8];
+        for (vector, numbers) in vectors.iter_mut().zip(&numbers) {
+            *vector = self.load(numbers);
+        }
+        vectors
+    }
+
     /// The 4 unsigned bytes in each of `LANES` 32-bit words at `from`, minus `zero`, a whole number up to 255.
     ///
     /// # Safety

@@ -143,6 +143,31 @@ unsafe impl Simd for Neon {
     }
 
     #[inline(always)]
+    unsafe fn looked_up(self, from: *const u8, table: &[f32; 16]) -> [float32x4_t; 8] {
+        // SAFETY: `self` proves NEON; the caller guarantees that 16 bytes can be read, and the table holds 64.
+        unsafe {
+            let words = vreinterpretq_u32_u8(vld1q_u8(from));
+            let table = vld1q_u8_x4(table.as_ptr().cast());
+            let number = |shifted: uint32x4_t| {
+                // The places of the four bytes of a number.
+                let first = vmulq_n_u32(vandq_u32(shifted, vdupq_n_u32(15)), 0x0404_0404);
+                let bytes = vreinterpretq_u8_u32(vaddq_u32(first, vdupq_n_u32(0x0302_0100)));
+                vreinterpretq_f32_u8(vqtbl4q_u8(table, bytes))
+            };
+            [
+                number(words),
+                number(vshrq_n_u32::<8>(words)),
+                number(vshrq_n_u32::<16>(words)),
+                number(vshrq_n_u32::<24>(words)),
+                number(vshrq_n_u32::<4>(words)),
+                number(vshrq_n_u32::<12>(words)),
+                number(vshrq_n_u32::<20>(words)),
+                number(vshrq_n_u32::<28>(words)),
+            ]
+        }
+    }
+
+    #[inline(always)]
     unsafe fn bytes(self, from: *const u8, zero: float32x4_t) -> [float32x4_t; 4] {
         // SAFETY: `self` proves NEON; the caller guarantees that 16 bytes can be read.
         unsafe {

@@ -163,6 +163,31 @@ unsafe impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn looked_up(self, from: *const u8, table: &[f32; 16]) -> [__m256; 8] {
+        // SAFETY: `self` proves AVX2; the caller guarantees that 32 bytes can be read, and the table holds two vectors.
+        unsafe {
+            let words = _mm256_loadu_si256(from.cast());
+            let [low, high] = [0, 8].map(|first| _mm256_loadu_ps(table.as_ptr().add(first)));
+            // Only the lowest 3 bits of an index count; the fourth one chooses the half.
+            let number = |shifted: __m256i| {
+                let half = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(shifted));
+                let [low, high] = [low, high].map(|part| _mm256_permutevar8x32_ps(part, shifted));
+                _mm256_blendv_ps(low, high, half)
+            };
+            [
+                number(words),
+                number(_mm256_srli_epi32::<8>(words)),
+                number(_mm256_srli_epi32::<16>(words)),
+                number(_mm256_srli_epi32::<24>(words)),
+                number(_mm256_srli_epi32::<4>(words)),
+                number(_mm256_srli_epi32::<12>(words)),
+                number(_mm256_srli_epi32::<20>(words)),
+                number(_mm256_srli_epi32::<28>(words)),
+            ]
+        }
+    }
+
+    #[inline(always)]
     unsafe fn bytes(self, from: *const u8, zero: __m256) -> [__m256; 4] {
         // SAFETY: `self` proves AVX2; the caller guarantees that 32 bytes can be read.
         unsafe {
@@ -318,6 +343,27 @@ unsafe impl Simd for Avx512 {
                 true => _mm512_permutexvar_ps(shifted, table),
                 false => _mm512_sub_ps(_mm512_permutexvar_ps(shifted, table), zero),
             };
+            [
+                number(words),
+                number(_mm512_srli_epi32::<8>(words)),
+                number(_mm512_srli_epi32::<16>(words)),
+                number(_mm512_srli_epi32::<24>(words)),
+                number(_mm512_srli_epi32::<4>(words)),
+                number(_mm512_srli_epi32::<12>(words)),
+                number(_mm512_srli_epi32::<20>(words)),
+                number(_mm512_srli_epi32::<28>(words)),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn looked_up(self, from: *const u8, table: &[f32; 16]) -> [__m512; 8] {
+        // SAFETY: `self` proves AVX-512 F; the caller guarantees that 64 bytes can be read, and the table is a vector.
+        unsafe {
+            let words = _mm512_loadu_si512(from.cast());
+            let table = _mm512_loadu_ps(table.as_ptr());
+            // Only the lowest 4 bits of an index count.
+            let number = |shifted: __m512i| _mm512_permutexvar_ps(shifted, table);
             [
                 number(words),
                 number(_mm512_srli_epi32::<8>(words)),

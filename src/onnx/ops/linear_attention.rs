@@ -3,7 +3,7 @@
 use super::activation::swish;
 use super::attention::{appended, count_attribute, scale_of};
 use crate::dimension::Dim;
-use crate::dtype::DataType;
+use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -20,6 +20,9 @@ const MAX_BLOCKS: u32 = 4096;
 /// Maximum number of steps per block: longer blocks make smaller graphs, but products within them that grow with the
 /// square of the length.
 const BLOCK: u32 = 32;
+
+/// A logarithmic decay that leaves nothing, like all below it: differences of their sums stay finite, and accurate.
+const LEAST: f64 = -104.0;
 
 /// The input at `index` in float32, the type of the states.
 fn wide(call: &mut Call, index: usize) -> Step<OperandId> {
@@ -149,8 +152,7 @@ impl Parts {
         rate: Option<OperandId>,
     ) -> Step<Parts> {
         let is_single = blocks.size == 1;
-        let sum = CumulativeSum { axis: 3, ..Default::default() };
-        let decay = decay.map(|decay| if is_single { Ok(decay) } else { call.emit(sum, &[decay]) }).transpose()?;
+        let decay = decay.map(|decay| if is_single { Ok(decay) } else { running(call, decay) }).transpose()?;
         let left = decay.map(|decay| call.emit(E::Exp, &[decay])).transpose()?;
         let columns = call.transpose_last(key)?;
         let kept = if is_single { None } else { Some(blocks.kept(call, decay)?) };
@@ -221,6 +223,12 @@ impl Parts {
     }
 }
 
+/// The running sums of logarithmic decays in a block.
+fn running(call: &mut Call, decay: OperandId) -> Step<OperandId> {
+    let decay = call.emit(E::Clamp { min: Number::Float(LEAST), max: Number::Float(f64::INFINITY) }, &[decay])?;
+    call.emit(CumulativeSum { axis: 3, ..Default::default() }, &[decay])
+}
+
 /// `x`, whose rows are the steps of a block for each query of a state, times a factor with a row per step.
 fn over_queries(call: &mut Call, x: OperandId, factor: OperandId) -> Step<OperandId> {
     let (shape, factors) = (call.shape(x), call.shape(factor));
@@ -268,6 +276,10 @@ fn linear_attention(call: &mut Call) -> Outcome {
     if !key_features.is_multiple_of(size) {
         return Err(Refusal(format!("the key has {key_features} features, expected heads of {size}")));
     }
+    let key_heads = (key_features / size).get();
+    if key_heads == 0 || !states.is_multiple_of(key_heads) {
+        return Err(Refusal(format!("{states} states cannot share {key_heads} heads of keys")));
+    }
     let decay = if is_gated { Some(wide(call, 4)?) } else { None };
     let rate = if is_delta { Some(wide(call, 5)?) } else { None };
     // Decays of their own for the features of a key would make products within a block as large as states.
@@ -276,7 +288,7 @@ fn linear_attention(call: &mut Call) -> Outcome {
     let scale = scale_of(call, size);
     let query = blocks.cut(call, query, heads, "the query")?;
     let query = call.linear(query, scale, 0.0)?;
-    let key = blocks.cut(call, key, (key_features / size).get(), "the key")?;
+    let key = blocks.cut(call, key, key_heads, "the key")?;
     let value = blocks.cut(call, value, states, "the value")?;
     let value_size = call.shape(value)[4];
     let decay = match decay {
@@ -408,6 +420,7 @@ pub const OPERATORS: &[Entry] = &[
 #[cfg(test)]
 mod tests {
     use crate::dtype::DataType::Float32;
+    use crate::dtype::Number;
     use crate::onnx::tensor::ElementType::Float;
     use crate::onnx::testing::{Attr, TestGraph};
     use crate::ops::tensor::Tensor;
@@ -502,7 +515,16 @@ mod tests {
                     "b" => [0.0, 1.0],
                     _ => [-0.5, 0.5],
                 };
-                let tensor = random.tensor_in(&Descriptor::new(Float32, shape.map(|size| size as u32)), low, high);
+                let descriptor = Descriptor::new(Float32, shape.map(|size| size as u32));
+                let mut tensor = random.tensor_in(&descriptor, low, high);
+                if name == "d" && self.steps > 20 {
+                    // Some steps begin anew.
+                    let element = |index: &[usize]| match index[1] % 9 {
+                        5 => Number::Float(f64::NEG_INFINITY),
+                        _ => tensor.at(index),
+                    };
+                    tensor = Tensor::from_fn(&descriptor, element);
+                }
                 numbers.insert(name.to_string(), tensor.floats().iter().copied().collect());
                 tensors.insert(name.to_string(), tensor);
             }
@@ -573,6 +595,8 @@ mod tests {
         let message = refusal(Sizes { heads: [3, 2, 2], ..PLAIN }, "linear");
         assert!(message.contains("3 heads of queries cannot share 2 heads of keys"), "{message}");
         assert!(refusal(PLAIN, "other").contains("update_rule is other, expected linear"));
+        let message = refusal(Sizes { heads: [2, 4, 2], ..PLAIN }, "linear");
+        assert!(message.contains("2 states cannot share 4 heads of keys"), "{message}");
         let message = refusal(Sizes { decay: 3, ..PLAIN }, "gated");
         assert!(message.contains("the decay has 3 features, expected 2 or 8"), "{message}");
         let message = refusal(Sizes { beta: 3, ..PLAIN }, "delta");

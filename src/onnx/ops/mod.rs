@@ -61,6 +61,7 @@ pub const TABLES: &[&[Entry]] = &[
     microsoft::blocked::OPERATORS,
     microsoft::channels_last::OPERATORS,
     microsoft::experts::OPERATORS,
+    microsoft::further::OPERATORS,
     microsoft::fused::OPERATORS,
     microsoft::grouped_attention::OPERATORS,
     microsoft::quantized::OPERATORS,

@@ -52,10 +52,11 @@ fn extract<S: Simd, const NIBBLE: bool>(simd: S, panel: &BlockPanel, depth: Rang
                 // SAFETY: the block has words for all of its depths.
                 unsafe {
                     let words = block.add(panel.places.words + word * panel.places.row + v * 4 * S::LANES);
-                    match (NIBBLE, panel.zero) {
-                        (true, Some(_)) => numbers = simd.nibbles::<true>(words, zero[v]),
-                        (true, None) => numbers = simd.nibbles::<false>(words, zero[v]),
-                        (false, _) => numbers[..4].copy_from_slice(&simd.bytes(words, zero[v])),
+                    match (NIBBLE, panel.zero, panel.table) {
+                        (true, _, Some(table)) => numbers = simd.looked_up(words, table),
+                        (true, Some(_), None) => numbers = simd.nibbles::<true>(words, zero[v]),
+                        (true, None, None) => numbers = simd.nibbles::<false>(words, zero[v]),
+                        (false, ..) => numbers[..4].copy_from_slice(&simd.bytes(words, zero[v])),
                     }
                 }
                 for i in 0..per_word {

@@ -298,10 +298,11 @@ mod tests {
             let operands = Operands {
                 numbers: (&numbers, dtype),
                 scales: (&scales, self.scale_type),
-                zeros: &zeros,
+                zeros: Some(&zeros),
                 blocks: self.blocks,
                 by_column: true,
                 one_column: false,
+                table: None,
             };
             let panels = BlockPanels::new(isa, Weights::of(&numbers, dtype, None), &operands).unwrap();
             BlockPanels { format, ..panels }

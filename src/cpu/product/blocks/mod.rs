@@ -70,6 +70,7 @@ pub struct BlockPanels {
     scale_type: DataType,
     /// The common zero point of all blocks, if there is one.
     zero: Option<u8>,
+    table: Option<[f32; 16]>,
     places: BlockParts,
     format: ByteFormat,
 }
@@ -80,14 +81,16 @@ pub struct Operands<'a> {
     pub numbers: (&'a Constant, DataType),
     /// The scales, and their type.
     pub scales: (&'a Constant, DataType),
-    /// The zero points, of the type of the integers.
-    pub zeros: &'a Constant,
+    /// The zero points, of the type of the integers; 0 without them.
+    pub zeros: Option<&'a Constant>,
     /// The sizes.
     pub blocks: Blocks,
     /// Whether columns are the outermost dimension; if not, depths (or blocks) are.
     pub by_column: bool,
     /// Whether all columns have the same scales and zero points.
     pub one_column: bool,
+    /// The numbers that integers of 4 bits are places of; the first of two in a byte is in its high bits.
+    pub table: Option<[f32; 16]>,
 }
 
 impl Operands<'_> {
@@ -112,7 +115,8 @@ impl Operands<'_> {
 
     /// The zero points, unsigned.
     fn zero_points(&self) -> Result<Vec<u8>> {
-        let (bytes, lift) = (self.zeros.buffer()?, self.lift());
+        let Some(zeros) = self.zeros else { return Ok(vec![0]) };
+        let (bytes, lift) = (zeros.buffer()?, self.lift());
         let count = self.blocks.count * if self.one_column { 1 } else { self.blocks.columns };
         let zeros = match self.numbers.1.is_nibble() {
             true => unpacked(bytes.bytes(), count, self.numbers.1 == DataType::Int4),
@@ -134,6 +138,7 @@ impl BlockPanels {
     pub fn new(isa: Isa, weights: Weights, operands: &Operands) -> Result<BlockPanels> {
         let (blocks, width) = (operands.blocks, tile_size(isa).cols);
         assert!(blocks.count == 1 || blocks.size().is_multiple_of(8), "{blocks:?}");
+        assert!(operands.table.is_none() || operands.by_column && blocks.size().is_multiple_of(8), "{blocks:?}");
         let zeros = operands.zero_points()?;
         let zero = zeros.first().copied().filter(|first| zeros.iter().all(|zero| zero == first));
         let bits = operands.numbers.1.bits();
@@ -159,7 +164,8 @@ impl BlockPanels {
         if !packing.is_in(data.bytes()) {
             data = share(Arc::new(pack()?));
         }
-        Ok(BlockPanels { data, blocks, width, bits, scale_type, zero, places, format: ByteFormat::of(isa) })
+        let table = operands.table;
+        Ok(BlockPanels { data, blocks, width, bits, scale_type, zero, table, places, format: ByteFormat::of(isa) })
     }
 
     /// How the weights are multiplied with few rows.
@@ -167,9 +173,10 @@ impl BlockPanels {
         self.format
     }
 
-    /// Whether few rows are rounded to 24 bits: with the instructions of the baseline, floats are faster.
+    /// Whether few rows are rounded to 24 bits: with the instructions of the baseline, floats are faster, and the numbers of
+    /// a table are no integers.
     pub fn takes_digits(&self) -> bool {
-        self.format != ByteFormat::Words(DotLevel::Portable)
+        self.format != ByteFormat::Words(DotLevel::Portable) && self.table.is_none()
     }
 
     /// The buffer of the panels.
@@ -187,6 +194,7 @@ impl BlockPanels {
         debug_assert!(column.is_multiple_of(self.width));
         let bytes = &self.data.bytes()[column / self.width * self.places.panel..][..self.places.panel];
         let BlockPanels { blocks, places, scale_type, bits, zero, width, .. } = *self;
+        let table = self.table.as_ref();
         BlockPanel {
             bytes,
             places,
@@ -194,6 +202,7 @@ impl BlockPanels {
             scale_type,
             bits,
             zero,
+            table,
             width,
             ahead: if needs_prefetch() { AHEAD } else { 0 },
         }
@@ -219,6 +228,7 @@ struct BlockPanel<'a> {
     width: usize,
     /// The common zero point of all blocks, if there is one.
     zero: Option<u8>,
+    table: Option<&'a [f32; 16]>,
     /// How far to prefetch: 0 without need.
     ahead: usize,
 }
@@ -356,7 +366,11 @@ impl Packing<'_> {
             for (place, column) in own.enumerate() {
                 let from = &numbers[dtype.bytes_of(column * depth + first)..][..dtype.bytes_of(blocks.size())];
                 for (row, word) in words.chunks_exact_mut(self.places.row).zip(from.as_chunks::<4>().0) {
-                    let word = u32::from_le_bytes(*word) ^ flip;
+                    let mut word = u32::from_le_bytes(*word) ^ flip;
+                    if self.operands.table.is_some() {
+                        // The first of two numbers becomes the low one.
+                        word = word >> 4 & 0x0f0f_0f0f | (word & 0x0f0f_0f0f) << 4;
+                    }
                     row[4 * place..][..4].copy_from_slice(&word.to_le_bytes());
                 }
             }
@@ -402,10 +416,11 @@ mod tests {
             let operands = Operands {
                 numbers: (&numbers, DataType::Uint8),
                 scales: (&scale, DataType::Float16),
-                zeros: &zero,
+                zeros: Some(&zero),
                 blocks,
                 by_column: true,
                 one_column: false,
+                table: None,
             };
             let scales = crate::memory::bytes_of(scales);
             let packing = Packing { operands: &operands, scales, zeros, each_zero: true, places, width: 4 };

@@ -353,16 +353,20 @@ pub const OPERATORS: &[Entry] = &[
         "no float8 and float4; indices out of bounds are clamped",
         gather_block_quantized,
     ),
-    microsoft("MatMulBnb4", "constant weights, which become floats in memory", matmul_bnb4),
+    microsoft("MatMulBnb4", "constant weights; floats in memory if rows are no whole blocks", matmul_bnb4),
     microsoft("MatMulNBits", "constant weights, no g_idx", matmul_n_bits),
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compile::fuse_block_products;
+    use crate::ir::Graph;
     use crate::onnx::tensor::ElementType::*;
     use crate::onnx::testing::*;
     use crate::ops::tensor::Tensor;
+    use crate::testing::{Random, Tolerance, check_on_cpu};
+    use std::collections::HashMap;
 
     #[test]
     fn lowest_bits_come_first() {
@@ -430,6 +434,39 @@ mod tests {
         let refusal = |graph: TestGraph| graph.input("a", Float, &["1", "8"]).output("y").refusal(21);
         assert!(refusal(graph(1, 4, 15)).contains("B (input 1) has 15 bytes, expected the 16 bytes of "));
         assert!(refusal(graph(2, 4, 16)).contains("quant_type is 2, expected 0 (FP4) or 1 (NF4)"));
+    }
+
+    #[test]
+    fn weights_of_a_table_stay_packed() {
+        // Fewer are multiplied with their scales when the model is imported.
+        for (quant_type, element) in [(0, Float), (1, Float), (1, Float16)] {
+            for rows in [1, 9, 40] {
+                let bytes: Vec<u8> = (0..520 * 64 / 2).map(|at| (at * 151 % 256) as u8).collect();
+                let scales = |at: usize| 0.5 + (at % 7) as f32 / 8.0;
+                let scale_bytes: Vec<u8> = match element {
+                    Float => (0..2080).flat_map(|at| scales(at).to_le_bytes()).collect(),
+                    _ => (0..2080).flat_map(|at| half::f16::from_f32(scales(at)).to_le_bytes()).collect(),
+                };
+                let graph = TestGraph::default().input("a", element, &[&rows.to_string(), "64"]);
+                let graph = graph.raw("b", Uint8, &[16640], &bytes).raw("s", element, &[2080], &scale_bytes);
+                let sizes = [("N", 520), ("K", 64), ("block_size", 16), ("quant_type", quant_type)];
+                let sizes = sizes.map(|(name, size)| (name, Attr::Int(size))).into();
+                let graph = graph.node("com.microsoft.MatMulBnb4", "a b s", "y", sizes).output_of("y", element);
+                let graph = graph.import(21, &Default::default()).unwrap();
+                let mut fused = graph.clone();
+                fuse_block_products(&mut fused);
+                assert!(fused.to_string().contains("= blockProduct "), "{fused}");
+                let tolerance = if element == Float { Tolerance::ulps(64) } else { Tolerance::ulps(4) };
+                check_on_cpu(&graph, &inputs_of(&graph), tolerance.or_absolute(2e-2));
+            }
+        }
+    }
+
+    /// Random inputs.
+    fn inputs_of(graph: &Graph) -> HashMap<std::string::String, Tensor> {
+        let mut random = Random::new(5);
+        let tensors = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id))));
+        tensors.collect()
     }
 
     #[test]

@@ -313,8 +313,8 @@ fn q_moe(call: &mut Call) -> Outcome {
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
-    microsoft("MoE", "constant experts, no sparse mixer; CPU", moe),
-    microsoft("QMoE", "constant experts of 2, 4 or 8 bits, no sparse mixer; CPU", q_moe),
+    microsoft("MoE", "constant experts, no sparse mixer; not on GPUs", moe),
+    microsoft("QMoE", "constant experts of 2, 4 or 8 bits, no sparse mixer; not on GPUs", q_moe),
 ];
 
 #[cfg(test)]

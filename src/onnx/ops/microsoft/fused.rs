@@ -48,6 +48,24 @@ fn quick_gelu(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
+/// The swish of the input times a number, given or an attribute.
+fn scaled_silu(call: &mut Call) -> Outcome {
+    let x = call.input(0)?;
+    let scaled = match call.optional(1)? {
+        Some(factor) => {
+            if call.shape(factor).iter().any(|&size| size != 1) {
+                return Err(Refusal(format!("scale has shape {:?}, expected a single number", call.shape(factor))));
+            }
+            let (factor, dtype) = (call.to_scalar(factor)?, call.dtype(x));
+            let factor = call.cast(factor, dtype)?;
+            call.mul(x, factor)?
+        }
+        None => call.linear(x, call.float_or("alpha", 1.0), 0.0)?,
+    };
+    let output = swish(call, scaled, 1.0);
+    call.one(output)
+}
+
 /// The first half of the features times the GELU of the second.
 fn bias_split_gelu(call: &mut Call) -> Outcome {
     let x = biased(call)?;
@@ -210,31 +228,34 @@ fn skip_simplified_layer_normalization(call: &mut Call) -> Outcome {
     with_sum(call, output, sum)
 }
 
-/// Adds rows of the embeddings of words, positions and segments, and normalizes the sums. `table` gathers rows of an
-/// input.
+/// Adds rows of the embeddings of words, positions and segments, and normalizes the sums. `floats` makes floats of the
+/// rows of the table at an input.
 fn embedded(
     call: &mut Call,
-    table: impl Fn(&mut Call, usize, OperandId) -> Step<OperandId>,
+    floats: impl Fn(&mut Call, usize, OperandId) -> Step<OperandId>,
     positions: Option<OperandId>,
     [scale, bias]: [OperandId; 2],
 ) -> Outcome {
     let words = call.input(0)?;
     let [_, sequence] = call.dims(words, "input_ids")?;
-    let mut sum = table(call, 2, words)?;
-    let positions = match positions {
-        Some(positions) => table(call, 3, positions)?,
+    let (word_table, position_table) = (call.input(2)?, call.input(3)?);
+    let rows = call.gather(word_table, words, 0)?;
+    let mut sum = floats(call, 2, rows)?;
+    let rows = match positions {
+        Some(positions) => call.gather(position_table, positions, 0)?,
         None => {
-            let rows = call.input_shape(3)?.first().copied().unwrap_or_default();
+            let [rows, _] = call.dims(position_table, "position_embedding")?;
             if sequence > rows {
                 return Err(Refusal(format!("position_embedding has {rows} rows for {sequence} positions")));
             }
-            let positions = columns(call, sequence, 1)?;
-            table(call, 3, positions)?
+            call.slice_axis(position_table, 0, 0u32, sequence)?
         }
     };
+    let positions = floats(call, 3, rows)?;
     sum = call.add(sum, positions)?;
-    if let (Some(segments), Some(_)) = (call.optional(1)?, call.optional(4)?) {
-        let segments = table(call, 4, segments)?;
+    if let (Some(segments), Some(table)) = (call.optional(1)?, call.optional(4)?) {
+        let rows = call.gather(table, segments, 0)?;
+        let segments = floats(call, 4, rows)?;
         sum = call.add(sum, segments)?;
     }
     let output = layer_norm(call, sum, scale, Some(bias), call.float_or("epsilon", 1e-12))?;
@@ -260,11 +281,7 @@ fn mask_index(call: &mut Call) -> Step<OperandId> {
 fn embed_layer_normalization(call: &mut Call) -> Outcome {
     let norm = [call.input(5)?, call.input(6)?];
     let positions = call.optional(8)?;
-    let table = |call: &mut Call, index: usize, ids: OperandId| {
-        let table = call.input(index)?;
-        call.gather(table, ids, 0)
-    };
-    embedded(call, table, positions, norm)
+    embedded(call, |_, _, rows| Ok(rows), positions, norm)
 }
 
 /// All tables are quantized, and dequantized row by row.
@@ -273,12 +290,7 @@ fn q_embed_layer_normalization(call: &mut Call) -> Outcome {
     let dequantized = |call: &mut Call, index: usize, x: OperandId| dequantized_by(call, x, [index + 6, index + 11]);
     let (scale, bias) = (call.input(5)?, call.input(6)?);
     let norm = [dequantized(call, 5, scale)?, dequantized(call, 6, bias)?];
-    let table = |call: &mut Call, index: usize, ids: OperandId| {
-        let table = call.input(index)?;
-        let rows = call.gather(table, ids, 0)?;
-        dequantized(call, index, rows)
-    };
-    let mut outputs = embedded(call, table, None, norm)?;
+    let mut outputs = embedded(call, dequantized, None, norm)?;
     outputs.truncate(2);
     Ok(outputs)
 }
@@ -374,6 +386,7 @@ pub const OPERATORS: &[Entry] = &[
     microsoft("LinearAttentionGate", "", linear_attention_gate),
     microsoft("QEmbedLayerNormalization", "masks of 0 and 1", q_embed_layer_normalization),
     microsoft("QuickGelu", "", quick_gelu),
+    microsoft("ScaledSiLU", "", scaled_silu),
     microsoft("SkipLayerNormalization", "no training outputs", skip_layer_normalization),
     microsoft("SkipSimplifiedLayerNormalization", "no training outputs", skip_simplified_layer_normalization),
     microsoft("TransposeMatMul", "", fused_matmul),

@@ -6,6 +6,7 @@ pub mod block_quantized;
 pub mod blocked;
 pub mod channels_last;
 pub mod experts;
+pub mod further;
 pub mod fused;
 pub mod grouped_attention;
 pub mod quantized;
