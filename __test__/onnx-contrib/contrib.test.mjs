@@ -31,7 +31,8 @@ function assertAgrees(output, got, expected, tolerance) {
     const difference = Math.abs(Number(value) - Number(expected[i]));
     const isFloat = output.dtype.startsWith('float');
     const usual = isFloat ? ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * Math.abs(expected[i]) : (QUANTIZATION_STEPS[output.dtype] ?? 0);
-    assert.ok(difference <= (tolerance ?? usual), `${output.name}[${i}] is ${value}, expected ${expected[i]}`);
+    const isSame = Object.is(Number(value), Number(expected[i]));
+    assert.ok(isSame || difference <= (tolerance ?? usual), `${output.name}[${i}] is ${value}, expected ${expected[i]}`);
   }
 }
 

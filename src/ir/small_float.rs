@@ -144,10 +144,10 @@ mod tests {
     fn numbers_are_those_of_the_specifications() {
         use SmallFloat::*;
         for (of, least, one, most) in [
-            (E4m3fn, (1, 0.001953125), 0x38, (0x7e, 448.0)),
-            (E4m3fnuz, (1, 0.0009765625), 0x40, (0x7f, 240.0)),
-            (E5m2, (1, 0.0000152587890625), 0x3c, (0x7b, 57344.0)),
-            (E5m2fnuz, (1, 0.00000762939453125), 0x40, (0x7f, 57344.0)),
+            (E4m3fn, (1, 2f32.powi(-9)), 0x38, (0x7e, 448.0)),
+            (E4m3fnuz, (1, 2f32.powi(-10)), 0x40, (0x7f, 240.0)),
+            (E5m2, (1, 2f32.powi(-16)), 0x3c, (0x7b, 57344.0)),
+            (E5m2fnuz, (1, 2f32.powi(-17)), 0x40, (0x7f, 57344.0)),
             (E2m1, (1, 0.5), 2, (7, 6.0)),
         ] {
             let values = of.values();
