@@ -11,7 +11,7 @@ Writes
 
     OUT_DIR/<test>/model.onnx
     OUT_DIR/<test>/computed.onnx                     the model as it is, where inputs become initializers
-    OUT_DIR/<test>/input_<i>.npy, computed_<i>.npy, output_<i>.npy     bool as uint8; in the order of index.json
+    OUT_DIR/<test>/input_<i>.npy, computed_<i>.npy, output_<i>.npy     bool as uint8, bfloat16 as the bits; in the order of index.json
     OUT_DIR/index.json                               [{ name, opset, operators, dataTypes, emptyTensors,
                                                         baked, corrected, inputs, computed, outputs }], sorted by name
 
@@ -203,8 +203,11 @@ def write_values(out, kind, infos, values):
     for i, (info, value) in enumerate(zip(infos, values, strict=True)):
         data_type = value_type(info)
         file = None
-        if value is not None and type_name(value.data_type) in PLAIN:
+        is_bfloat16 = value is not None and type_name(value.data_type) == "bfloat16"
+        if value is not None and (is_bfloat16 or type_name(value.data_type) in PLAIN):
             array = numpy_helper.to_array(value)
+            if is_bfloat16:
+                array = array.view(np.uint16)
             file = f"{kind}_{i}.npy"
             np.save(
                 out / file,
