@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
 import { root } from '../../../scripts/process.mjs';
@@ -31,6 +31,42 @@ test('info says what computes, for people and for programs', async () => {
   assert.equal(document.version, version);
   assert.deepEqual(document.runtime, { name: 'node', version: process.versions.node });
   assert.ok(document.threads >= 1);
+});
+
+test('what the models of a folder need and what is missing', async (t) => {
+  const folder = temporaryFolder(t);
+  const of = (operators) =>
+    writeModel({
+      inputs: [value('x0', 1, [2])],
+      outputs: [value(`x${operators.length}`, 1, [2])],
+      nodes: operators.map((operator, at) => node(operator, [`x${at}`], [`x${at + 1}`])),
+    });
+  mkdirSync(path.join(folder, 'more'));
+  const write = (name, bytes) => writeFileSync(path.join(folder, name), bytes);
+  write('a.onnx', of(['Relu', 'Teleport', 'Teleport']));
+  write('more/b.onnx', of(['Relu', 'Abs', 'Teleport']));
+  write('c.onnx', of(['Relu']));
+  write('d.onnx', '{}');
+  write('notes.txt', 'no model');
+  const { code, stdout } = await webnn('inspect', folder, '--missing', '--json');
+  assert.equal(code, 1);
+  const { models, operators, missing, unreadable } = JSON.parse(stdout);
+  const named = (names) => names.map((name) => path.join(folder, name));
+  assert.deepEqual(models, named(['a.onnx', 'c.onnx', 'd.onnx', path.join('more', 'b.onnx')]));
+  assert.deepEqual(operators, { Relu: 3, Teleport: 2, Abs: 1 });
+  assert.deepEqual(missing, [
+    { operator: 'Teleport', models: named(['a.onnx', path.join('more', 'b.onnx')]), reason: 'there is no translation of this operator to WebNN' },
+  ]);
+  assert.deepEqual(
+    unreadable.map(({ model }) => model),
+    named(['d.onnx']),
+  );
+  assert.match(unreadable[0].reason, /JSON/);
+  const shown = await webnn('inspect', folder, '--missing');
+  assert.equal(shown.code, 1);
+  assert.match(shown.stdout, /^4 models with 3 operators$/m);
+  assert.match(shown.stdout, /^Teleport +2 /m);
+  assert.equal((await webnn('inspect', path.join(folder, 'c.onnx'), '--missing')).code, 0);
 });
 
 test('a model of fixed shapes: parts, work and memory', async () => {

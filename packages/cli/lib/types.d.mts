@@ -38,6 +38,7 @@ export interface Options extends PictureOptions {
   input?: string[];
   randomRange?: [lowest: number, highest: number];
   freeDimension?: Record<string, number>;
+  missing?: boolean;
   threads?: number;
   device: 'cpu' | 'gpu';
   /** Numbers of prompt tokens and of tokens to generate. */

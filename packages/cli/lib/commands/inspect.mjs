@@ -1,6 +1,7 @@
 // `webnn-node inspect`: describes a model without running it.
 import { formatBytes, formatCount, formatPlural, formatProcessor, formatShape } from '../format.mjs';
 import { sizesOf, symbolsOf } from '../inputs.mjs';
+import { printSurvey, survey } from '../missing.mjs';
 import { readModel, withModel } from '../model.mjs';
 import { freeDimensionOption } from '../options.mjs';
 
@@ -13,7 +14,8 @@ Exit code 1 means that the model has unsupported nodes.
 Examples:
   webnn-node inspect model.onnx
   webnn-node inspect model.onnx --free-dimension batch=1
-  webnn-node inspect model.onnx --json | jq .operators`;
+  webnn-node inspect model.onnx --json | jq .operators
+  webnn-node inspect models --missing`;
 
 /** The most optional inputs that are listed: some exporters make all weights such inputs. */
 const MAX_OPTIONAL = 10;
@@ -113,7 +115,8 @@ function printAsFloat32(output, { inputs, outputs, nodes, nodeCount }) {
 }
 
 /** @type {import('../types.mjs').CommandDefinition['execute']} */
-async function execute(output, [path], { freeDimension = {} }) {
+async function execute(output, [path], { freeDimension = {}, missing = false }) {
+  if (missing) return printSurvey(output, await survey(path));
   const inspection = await readModel(path, freeDimension);
   const { inputs, optionalInputs, outputs, metadata, computedAsFloat32, operators, parameters, parameterBytes, unsupported, cuts } = inspection;
   const free = symbolsOf(inputs).filter((name) => !Object.hasOwn(freeDimension, name));
@@ -165,7 +168,11 @@ async function execute(output, [path], { freeDimension = {} }) {
 export default {
   name: 'inspect',
   description: 'Prints inputs, outputs, operators, parameters, work, memory and unsupported nodes of a model.',
-  define: (command) => command.argument('<model>', 'an ONNX file').addOption(freeDimensionOption()),
+  define: (command) =>
+    command
+      .argument('<model>', 'an ONNX file, or with --missing also a folder')
+      .addOption(freeDimensionOption())
+      .option('--missing', 'list the operators that are not supported, of all models in a folder'),
   execute,
   help: HELP,
 };
