@@ -4,6 +4,7 @@
 pub mod encode;
 pub mod features;
 pub mod forest;
+pub mod gathered;
 pub mod linear;
 pub mod maps;
 pub mod scores;
