@@ -224,7 +224,10 @@ impl Labels {
                 let labels = call.constant(DataType::Int64, &[size(labels.len())?], labels.iter().copied())?;
                 call.gather(labels, places, 0).map(Value::Tensor)
             }
-            Labels::Texts(attribute, _) => Ok(call.withhold(0, no_texts(attribute))),
+            Labels::Texts(attribute, _) => {
+                let why = "holds texts, which WebNN does not have: request only the scores as outputs";
+                Ok(call.withhold(0, Refusal(format!("{attribute} {why}"))))
+            }
         }
     }
 
