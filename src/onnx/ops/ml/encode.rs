@@ -96,8 +96,8 @@ fn default(call: &mut Call, dtype: DataType) -> Step<Number> {
 /// How many numbers a table of integer keys may span, per key and beside that.
 const SPAN: [i128; 2] = [4, 1024];
 
-/// The values of integer keys that are close together, by their distance from the smallest one less 1: that number, and the
-/// values; `default` for all others, the first and the last included.
+/// The values of integer keys that are close together, by their distance from the smallest one less 1: that number, and
+/// the values; `default` for all others, the first and the last included.
 fn table(keys: &[Number], values: &[Number], default: Number) -> Option<(i128, Vec<Number>)> {
     let ints: Option<Vec<i128>> =
         keys.iter().map(|key| if let Number::Int(int) = key { Some(*int) } else { None }).collect();

@@ -1,5 +1,5 @@
-//! Operators of the domain `ai.onnx.ml`: classical models, as exported from scikit-learn, XGBoost and LightGBM. Where the
-//! standard leaves something open, they compute what onnxruntime's CPU kernels compute.
+//! Operators of the domain `ai.onnx.ml`: classical models, as exported from scikit-learn, XGBoost and LightGBM. Where
+//! the standard leaves something open, they compute what onnxruntime's CPU kernels compute.
 
 pub mod encode;
 pub mod features;

@@ -15,8 +15,8 @@ use crate::ops::extension::tree_ensemble::{Aggregate, BRANCH, TreeEnsemble};
 use crate::shape::Descriptor;
 use std::collections::HashMap;
 
-/// Memory for the lists of a node or vote while trees are read, in bytes. The file has at least 15 bytes for it, so that only
-/// the machine's memory is a limit.
+/// Memory for the lists of a node or vote while trees are read, in bytes. The file has at least 15 bytes for it, so
+/// that only the machine's memory is a limit.
 const ENTRY_BYTES: usize = 256;
 
 // ---- Reading -----------------------------------------------------------------------------------------------------
@@ -29,8 +29,8 @@ fn numbers(call: &mut Call, name: &str) -> Step<Vec<f64>> {
     tensor(call, &format!("{name}_as_tensor"))
 }
 
-/// Thresholds as features are: float32 if inputs that are doubles are rounded to that. A feature that equals its threshold
-/// must remain equal.
+/// Thresholds as features are: float32 if inputs that are doubles are rounded to that. A feature that equals its
+/// threshold must remain equal.
 fn thresholds(call: &Call, numbers: Vec<f64>) -> Vec<f64> {
     let rounds = call.rounds_inputs();
     numbers.into_iter().map(|number| if rounds { f64::from(number as f32) } else { number }).collect()
