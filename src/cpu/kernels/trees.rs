@@ -1,5 +1,5 @@
-//! Decision trees, several at once: a step from a branch to the next waits for memory, so a thread takes eight of them in
-//! turns, of different rows in a tree or of different trees for a row.
+//! Decision trees, several at once: a step from a branch to the next waits for memory, so a thread takes eight of them
+//! in turns, of different rows in a tree or of different trees for a row.
 
 use crate::error::Result;
 use crate::memory::{Buffer, elements, elements_mut};
@@ -128,8 +128,8 @@ impl Trees {
         elements::<u32>(self.trees.bytes()).as_chunks().0
     }
 
-    /// Calls `reached` with the number of the leaf that each row of `x` reaches in each tree: row, number. A row hears of
-    /// its trees in order. `x` is `[rows, width]`.
+    /// Calls `reached` with the number of the leaf that each row of `x` reaches in each tree: row, number. A row hears
+    /// of its trees in order. `x` is `[rows, width]`.
     pub fn of_rows(&self, x: &[f32], mut reached: impl FnMut(usize, u32)) {
         let rows = x.len() / self.width;
         let full = rows - rows % LANES;
@@ -182,7 +182,8 @@ impl Trees {
                     // SAFETY: `pack` has checked that trees begin at nodes, and nodes lead to nodes.
                     let [threshold, feature, at_most, above] = *unsafe { nodes.get_unchecked(at[lane] as usize) };
                     let place = starts[lane] + (feature & !MISSING) as usize;
-                    // SAFETY: `pack` has checked that features are below the width, and `walk` that as many begin at each start.
+                    // SAFETY: `pack` has checked that features are below the width, and `walk` that as many begin at
+                    // each start.
                     let value = *unsafe { x.get_unchecked(place) };
                     let is_at_most =
                         value <= f32::from_bits(threshold) || ANY_MISSING && value.is_nan() & (feature & MISSING != 0);

@@ -11,8 +11,8 @@ use crate::ops::{Inputs, NamedOperator, Operator, Tensors, required};
 use crate::shape::Descriptor;
 
 crate::attributes! {
-    /// The second method of Wu, Lin and Weng (2004), as libsvm iterates it. `input` is `[rows, pairs]`: the probabilities
-    /// of the first class of each pair, of 0 and 1, 0 and 2, ..., 1 and 2, ...
+    /// The second method of Wu, Lin and Weng (2004), as libsvm iterates it. `input` is `[rows, pairs]`: the
+    /// probabilities of the first class of each pair, of 0 and 1, 0 and 2, ..., 1 and 2, ...
     pub struct PairwiseCoupling {
         /// Number of classes.
         classes "classes": u32 = 2,

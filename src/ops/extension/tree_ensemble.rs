@@ -27,10 +27,10 @@ crate::enumeration! {
 crate::attributes! {
     /// `TreeEnsemble` of `input`, `[rows, features]`.
     ///
-    /// A branch has a threshold and four numbers: its feature, where rows go whose feature is at most the threshold, where
-    /// the others go, and whether NaN counts as at most (1) or as above (0). A place of at least 0 is a branch, a negative
-    /// one is the leaf `-1 - place`. Branches only lead to branches behind them. `roots` are the places where trees begin.
-    /// Leaf `i` has the votes `leaves[i]..leaves[i + 1]`, each with a target and a weight.
+    /// A branch has a threshold and four numbers: its feature, where rows go whose feature is at most the threshold,
+    /// where the others go, and whether NaN counts as at most (1) or as above (0). A place of at least 0 is a branch, a
+    /// negative one is the leaf `-1 - place`. Branches only lead to branches behind them. `roots` are the places where
+    /// trees begin. Leaf `i` has the votes `leaves[i]..leaves[i + 1]`, each with a target and a weight.
     pub struct TreeEnsemble {
         /// The number of columns of the output, each for a target.
         count "count": u32 = 1,

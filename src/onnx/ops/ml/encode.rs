@@ -93,6 +93,36 @@ fn default(call: &mut Call, dtype: DataType) -> Step<Number> {
     })
 }
 
+/// How many numbers a table of integer keys may span, per key and beside that.
+const SPAN: [i128; 2] = [4, 1024];
+
+/// The values of integer keys that are close together, by their distance from the smallest one less 1: that number, and
+/// the values; `default` for all others, the first and the last included.
+fn table(keys: &[Number], values: &[Number], default: Number) -> Option<(i128, Vec<Number>)> {
+    let ints: Option<Vec<i128>> =
+        keys.iter().map(|key| if let Number::Int(int) = key { Some(*int) } else { None }).collect();
+    let ints = ints?;
+    let (first, last) = (ints.iter().min()? - 1, ints.iter().max()? + 1);
+    if last - first > SPAN[0] * ints.len() as i128 + SPAN[1] || i64::try_from(first).is_err() {
+        return None;
+    }
+    let mut table = vec![default; (last - first + 1) as usize];
+    // The first of equal keys wins.
+    for (key, value) in ints.iter().zip(values).rev() {
+        table[(key - first) as usize] = *value;
+    }
+    i64::try_from(last).is_ok().then_some((first, table))
+}
+
+/// The elements of a [`table`] at the integers `x`.
+fn looked_up(call: &mut Call, x: OperandId, first: i128, values: OperandId) -> Step<OperandId> {
+    let last = first + i128::from(call.sizes(values)[0]) - 1;
+    let x = call.emit(E::Clamp { min: Number::Int(first), max: Number::Int(last) }, &[x])?;
+    let first = call.scalar(call.dtype(x), Number::Int(first))?;
+    let places = call.sub(x, first)?;
+    call.gather(values, places, 0)
+}
+
 /// The value of the key that an element equals, the first of several.
 fn label_encoder(call: &mut Call) -> Outcome {
     if call.has_attribute("classes_strings") {
@@ -110,6 +140,14 @@ fn label_encoder(call: &mut Call) -> Outcome {
         return Err(Refusal(format!("the input is of type {got}, expected {expected}, the type of the keys")));
     }
     let default = default(call, values.dtype)?;
+    if keys.dtype == DataType::Int64
+        && let Some((first, table)) = table(&keys.numbers, &values.numbers, default)
+    {
+        let shape = [size(table.len())?];
+        let table = call.constant(values.dtype, &shape, table)?;
+        let output = looked_up(call, x, first, table);
+        return call.one(output);
+    }
     let default = call.scalar(values.dtype, default)?;
     let shape = [size(values.numbers.len())?];
     let values = call.constant(values.dtype, &shape, values.numbers)?;
@@ -150,6 +188,18 @@ mod tests {
         assert_close(&run("LabelEncoder", CODES, "y", attributes)[0], &[10.0, -9.0, 50.0, -9.0]);
         let attributes = vec![keys(), ("values_floats", Attr::Floats(&[0.5, 0.25, 7.0]))];
         assert_close(&run("LabelEncoder", CODES, "y", attributes)[0], &[0.25, 0.0, 0.5, 0.0]);
+        // Keys that no table has room for, and elements at the ends of int64.
+        let (least, most) = (i64::MIN as f64, i64::MAX as f64);
+        let x: Input = (Int64, &[4], &[least, most, 1.0, 5.0]);
+        for keys in [&[1, 5, 1][..], &[1, i64::MIN, 1 << 40], &[1, i64::MAX, 7], &[1, 1_000_000, 2]] {
+            let values = ("values_int64s", Attr::Ints(&[10, 50, 7]));
+            let results = run("LabelEncoder", x, "y", vec![("keys_int64s", Attr::Ints(keys)), values]);
+            let expected = [least, most, 1.0, 5.0].map(|x| match keys.iter().position(|&key| key as f64 == x) {
+                Some(at) => [10.0, 50.0, 7.0][at],
+                None => -1.0,
+            });
+            assert_close(&results[0], &expected);
+        }
         // NaN is a key like others, since version 4.
         let x: Input = (Float, &[3], &[f64::NAN, 0.5, 1.0]);
         let [keys, values] = [[f32::NAN, 0.5], [1.5, 2.5]].map(|list| list.map(f32::to_le_bytes).concat());

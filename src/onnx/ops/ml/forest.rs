@@ -1,5 +1,5 @@
-//! Decision trees as files describe them, and as `treeEnsemble` takes them: each comparison is whether a feature is at most
-//! a float32 threshold.
+//! Decision trees as files describe them, and as `treeEnsemble` takes them: each comparison is whether a feature is at
+//! most a float32 threshold.
 
 use crate::onnx::call::Step;
 use crate::onnx::error::Refusal;

@@ -128,7 +128,7 @@ mod tests {
             graph.node("ai.onnx.ml.LinearClassifier", "x", "label scores", attributes)
         };
         assert!(graph().output("scores").text(17).contains("gemm"));
-        let expected = "classlabels_strings holds texts, which WebNN does not have, expected numbers";
+        let expected = "classlabels_strings holds texts, which WebNN does not have: request only the scores as outputs";
         let message = graph().output("scores").output("label").refusal(17);
         assert!(message.contains("the output \"label\" is refused") && message.contains(expected), "{message}");
         // Nodes that read them are refused for the same reason.

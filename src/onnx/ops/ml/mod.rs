@@ -1,9 +1,10 @@
-//! Operators of the domain `ai.onnx.ml`: classical models, as exported from scikit-learn, XGBoost and LightGBM. Where the
-//! standard leaves something open, they compute what onnxruntime's CPU kernels compute.
+//! Operators of the domain `ai.onnx.ml`: classical models, as exported from scikit-learn, XGBoost and LightGBM. Where
+//! the standard leaves something open, they compute what onnxruntime's CPU kernels compute.
 
 pub mod encode;
 pub mod features;
 pub mod forest;
+pub mod gathered;
 pub mod linear;
 pub mod maps;
 pub mod scores;

@@ -92,7 +92,8 @@ impl Transform {
         found.ok_or_else(|| Refusal(format!("post_transform is {number}, expected 0 to 4")))
     }
 
-    /// Transforms the scores of models: `[rows, scores]`. As in onnxruntime, only PROBIT changes a single score per row.
+    /// Transforms the scores of models: `[rows, scores]`. As in onnxruntime, only PROBIT changes a single score per
+    /// row.
     ///
     /// # Errors
     /// If memory runs out.
@@ -161,8 +162,8 @@ pub enum Other {
     Opposite,
 }
 
-/// The scores of two classes, `[rows, 2]`, from those of the second, `[rows, 1]`. As in onnxruntime, the only transform is
-/// the logistic function, of opposite scores.
+/// The scores of two classes, `[rows, 2]`, from those of the second, `[rows, 1]`. As in onnxruntime, the only transform
+/// is the logistic function, of opposite scores.
 ///
 /// # Errors
 /// For PROBIT, of which onnxruntime leaves a score undefined.
@@ -224,7 +225,10 @@ impl Labels {
                 let labels = call.constant(DataType::Int64, &[size(labels.len())?], labels.iter().copied())?;
                 call.gather(labels, places, 0).map(Value::Tensor)
             }
-            Labels::Texts(attribute, _) => Ok(call.withhold(0, no_texts(attribute))),
+            Labels::Texts(attribute, _) => {
+                let why = "holds texts, which WebNN does not have: request only the scores as outputs";
+                Ok(call.withhold(0, Refusal(format!("{attribute} {why}"))))
+            }
         }
     }
 
@@ -238,8 +242,8 @@ impl Labels {
         self.at(call, places)
     }
 
-    /// The second of two labels for rows whose score, `[rows, 1]`, is above `least`, else the first. Without two labels,
-    /// these are 1 and 0.
+    /// The second of two labels for rows whose score, `[rows, 1]`, is above `least`, else the first. Without two
+    /// labels, these are 1 and 0.
     ///
     /// # Errors
     /// If memory runs out.

@@ -65,8 +65,8 @@ fn kernels(call: &mut Call, x: OperandId, count: usize) -> Step<OperandId> {
     }
 }
 
-/// `exp(-gamma * |x - v|^2)`, where `|x - v|^2` is `|x|^2 + |v|^2 - 2 x v`: of vectors around their mean, so that little
-/// of these terms cancels.
+/// `exp(-gamma * |x - v|^2)`, where `|x - v|^2` is `|x|^2 + |v|^2 - 2 x v`: of vectors around their mean, so that
+/// little of these terms cancels.
 fn radial(call: &mut Call, x: OperandId, vectors: &mut [f64], width: usize) -> Step<OperandId> {
     let count = vectors.len() / width;
     let mut mean = vec![0.0; width];

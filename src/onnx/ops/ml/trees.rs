@@ -1,6 +1,7 @@
 //! Ensembles of decision trees.
 
 use super::forest::{Child, Forest, Mode, Source, Vote};
+use super::gathered;
 use super::scores::{Labels, Other, Transform, both, constant, features, size};
 use crate::dtype::Element;
 use crate::ir::OperandId;
@@ -14,8 +15,8 @@ use crate::ops::extension::tree_ensemble::{Aggregate, BRANCH, TreeEnsemble};
 use crate::shape::Descriptor;
 use std::collections::HashMap;
 
-/// Memory for the lists of a node or vote while trees are read, in bytes. The file has at least 15 bytes for it, so that only
-/// the machine's memory is a limit.
+/// Memory for the lists of a node or vote while trees are read, in bytes. The file has at least 15 bytes for it, so
+/// that only the machine's memory is a limit.
 const ENTRY_BYTES: usize = 256;
 
 // ---- Reading -----------------------------------------------------------------------------------------------------
@@ -28,8 +29,8 @@ fn numbers(call: &mut Call, name: &str) -> Step<Vec<f64>> {
     tensor(call, &format!("{name}_as_tensor"))
 }
 
-/// Thresholds as features are: float32 if inputs that are doubles are rounded to that. A feature that equals its threshold
-/// must remain equal.
+/// Thresholds as features are: float32 if inputs that are doubles are rounded to that. A feature that equals its
+/// threshold must remain equal.
 fn thresholds(call: &Call, numbers: Vec<f64>) -> Vec<f64> {
     let rounds = call.rounds_inputs();
     numbers.into_iter().map(|number| if rounds { f64::from(number as f32) } else { number }).collect()
@@ -228,6 +229,9 @@ fn reached(call: &mut Call, x: OperandId, forest: &Forest, op: TreeEnsemble) -> 
     {
         return Err(Refusal(format!("a node has the feature {most}, and X has {width} features")));
     }
+    if !call.has_extensions() && gathered::computes(&op) {
+        return gathered::reached(call, x, &packed, &op);
+    }
     let [branches, roots] = [size(packed.thresholds.len())?, size(packed.roots.len())?];
     let [leaves, votes] = [size(packed.leaves.len())?, size(packed.targets.len())?];
     let operands = [
@@ -368,9 +372,14 @@ pub const OPERATORS: &[Entry] = &[
 
 #[cfg(test)]
 mod tests {
+    use crate::dtype::Number;
+    use crate::onnx::import::Request;
     use crate::onnx::ops::ml::testing::{Attributes, Input, assert_close, refusal, run};
     use crate::onnx::tensor::ElementType::{Double, Float, Uint8};
-    use crate::onnx::testing::Attr;
+    use crate::onnx::testing::{Attr, TestGraph};
+    use crate::ops::tensor::Tensor;
+    use crate::testing::{Random, Tolerance, check_on_cpu};
+    use std::collections::HashMap;
 
     const X: Input = (Float, &[3, 2], &[0.2, f64::NAN, 0.7, 1.0, f64::NAN, -1.0]);
 
@@ -468,6 +477,65 @@ mod tests {
         let two = with(classes(positive, &[0, 0]), "base_values", Attr::Floats(&[0.1, 0.2]));
         let message = refusal("TreeEnsembleClassifier", x, "label scores", two);
         assert!(message.contains("base_values has 2 elements for votes of one of two classes"), "{message}");
+    }
+
+    /// Random trees of up to 5 levels with branches of all modes, for 4 features and 3 targets.
+    #[test]
+    fn devices_without_the_operator_compute_the_same() {
+        let mut random = Random::new(5);
+        let mut below = |most: usize| (random.uniform() * most as f64) as usize;
+        let modes = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "LEAF"];
+        // Trees of 63 nodes, node i of which leads to 2 i + 1 and 2 i + 2.
+        let (trees, nodes) = (9, 63);
+        let (mut lists, mut values, mut kinds) = ([const { Vec::new() }; 6], Vec::new(), Vec::new());
+        let (mut votes, mut weights) = ([const { Vec::new() }; 3], Vec::new());
+        for (tree, node) in (0..trees).flat_map(|tree| (0..nodes).map(move |node| (tree, node))) {
+            let kind = if node >= nodes / 2 { "LEAF" } else { modes[below(modes.len())] };
+            let numbers = [tree, node, below(4) as i64, 2 * node + 1, 2 * node + 2, below(2) as i64];
+            lists.iter_mut().zip(numbers).for_each(|(list, number)| list.push(number));
+            values.push(below(5) as f32 - 2.0);
+            kinds.push(kind);
+            if kind == "LEAF" {
+                let numbers = [tree, node, below(3) as i64];
+                votes.iter_mut().zip(numbers).for_each(|(list, number)| list.push(number));
+                weights.push(below(64) as f32 / 8.0);
+            }
+        }
+        for aggregate in ["SUM", "AVERAGE"] {
+            let graph = || {
+                let attributes = vec![
+                    ("nodes_treeids", Attr::Ints(&lists[0])),
+                    ("nodes_nodeids", Attr::Ints(&lists[1])),
+                    ("nodes_featureids", Attr::Ints(&lists[2])),
+                    ("nodes_truenodeids", Attr::Ints(&lists[3])),
+                    ("nodes_falsenodeids", Attr::Ints(&lists[4])),
+                    ("nodes_missing_value_tracks_true", Attr::Ints(&lists[5])),
+                    ("nodes_values", Attr::Floats(&values)),
+                    ("nodes_modes", Attr::Texts(&kinds)),
+                    ("target_treeids", Attr::Ints(&votes[0])),
+                    ("target_nodeids", Attr::Ints(&votes[1])),
+                    ("target_ids", Attr::Ints(&votes[2])),
+                    ("target_weights", Attr::Floats(&weights)),
+                    ("n_targets", Attr::Int(3)),
+                    ("aggregate_function", Attr::Text(aggregate)),
+                ];
+                let graph = TestGraph::default().input("x", Float, &["20", "4"]);
+                graph.node("ai.onnx.ml.TreeEnsembleRegressor", "x", "y", attributes).output("y")
+            };
+            let [own, gathered] =
+                [graph().import(17, &Request::default()), graph().import_for_gpus(17)].map(Result::unwrap);
+            assert!(own.to_string().contains("treeEnsemble") && !gathered.to_string().contains("treeEnsemble"));
+            let x = Tensor::from_fn(own.descriptor(own.inputs[0].1), |_| match below(8) {
+                0 => f64::NAN.into(),
+                number => (number as f64 / 2.0 - 2.0).into(),
+            });
+            let inputs = HashMap::from([("x".to_string(), x)]);
+            let [own, gathered] = [own, gathered].map(|graph| {
+                let results = check_on_cpu(&graph, &inputs, Tolerance::ulps(4));
+                results["y"].numbers().map(Number::to_f64).collect::<Vec<_>>()
+            });
+            assert_close(&gathered, &own);
+        }
     }
 
     fn ensemble() -> Attributes<'static> {
