@@ -35,8 +35,8 @@ pub enum FileType {
     Int2,
     /// An unsigned integer of 2 bits, stored likewise.
     Uint2,
-    /// One of the 16 quantiles of a normal distribution, scaled to -1..1, as bitsandbytes stores it. Two share a byte, the
-    /// first in its high bits.
+    /// One of the 16 quantiles of a normal distribution, scaled to -1..1, as bitsandbytes stores it. Two share a byte,
+    /// the first in its high bits.
     Nf4,
     /// A floating-point number of 4 bits, scaled to -1..1 and stored likewise.
     Fp4,
