@@ -568,6 +568,10 @@ for steps in (1, 7):
 
 # ---- Operators of the standard in older forms ------------------------------------------------------------------------
 
+case("conv_transpose_pads", "ConvTransposeWithDynamicPads",
+     {"x": normal("ctx", 1, 2, 4, 5), "w": Const(normal("ctw", 2, 3, 3, 3)), "pads": Const(np.int64([1, 0, 1, 2])),
+      "b": Const(normal("ctb", 3))},
+     strides=[2, 2])
 for axis in (0, -1):
     case(f"expand_dims_{'first' if axis == 0 else 'last'}", "ExpandDims",
          {"x": normal("ed", 2, 3), "axis": Const(np.int32(axis))})

@@ -1,6 +1,6 @@
 //! Products with weights that `dequantizeLinear` computes from constants of 4 or 8 bits, block by block along the
-//! depth, become one operator that reads the packed weights: they are never expanded to floats in memory. So do those with
-//! constants that are stored as places in a table, times a scale per block.
+//! depth, become one operator that reads the packed weights: they are never expanded to floats in memory. So do those
+//! with constants that are stored as places in a table, times a scale per block.
 
 use crate::dimension::{Dim, dims};
 use crate::ir::{Constant, Graph, Node, Source, ValueId};

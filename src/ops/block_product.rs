@@ -1,5 +1,5 @@
-//! A product with a matrix of 4-bit or 8-bit integers, or of numbers in a table, that have a scale, and a zero point, per
-//! block.
+//! A product with a matrix of 4-bit or 8-bit integers, or of numbers in a table, that have a scale, and a zero point,
+//! per block.
 
 use super::attributes::Attributes;
 use super::rows::{Along, Rows};
@@ -14,8 +14,8 @@ use crate::shape::Descriptor;
 
 crate::attributes! {
     /// `a * dequantizeLinear(b, scale, zeroPoint) + bias`. Blocks lie along the depth. If `b` has more depth than `a`
-    /// has columns, only the first part of `b` is used. Floats of `b`, which have no zero points, are stored as places in a
-    /// table of 16 numbers.
+    /// has columns, only the first part of `b` is used. Floats of `b`, which have no zero points, are stored as places
+    /// in a table of 16 numbers.
     pub struct BlockProduct {
         /// Whether `b` is `[columns, depth]`, and `scale` and `zeroPoint` are `[columns, blocks]`; otherwise
         /// transposed.

@@ -485,8 +485,8 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         vectors
     }
 
-    /// The numbers of `table` whose places are the 8 unsigned 4-bit numbers in each of `LANES` 32-bit words at `from`, in the
-    /// order of [`nibbles`](Self::nibbles).
+    /// The numbers of `table` whose places are the 8 unsigned 4-bit numbers in each of `LANES` 32-bit words at `from`,
+    /// in the order of [`nibbles`](Self::nibbles).
     ///
     /// # Safety
     /// `from` must be valid for reads of `4 * LANES` bytes.

@@ -28,8 +28,8 @@ pub enum Experts {
     Blocks(BlockPanels),
 }
 
-/// A compiled product whose rows choose the matrix. Neighboring rows with the same one are multiplied together; a matrix
-/// that no row chooses is not read.
+/// A compiled product whose rows choose the matrix. Neighboring rows with the same one are multiplied together; a
+/// matrix that no row chooses is not read.
 pub struct ExpertProductStep {
     experts: Experts,
     op: ExpertProduct,

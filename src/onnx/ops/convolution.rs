@@ -253,7 +253,8 @@ impl Transposed {
     }
 }
 
-fn transposed(call: &Call, x: &[Dim], filter: &[Dim]) -> Step<Transposed> {
+/// `given` are the pads, if no attribute has them.
+fn transposed(call: &Call, x: &[Dim], filter: &[Dim], given: Option<Vec<[u32; 2]>>) -> Step<Transposed> {
     check_ranks(x, filter)?;
     let groups = groups(call, x[1])?;
     if filter[0] != x[1] {
@@ -265,7 +266,11 @@ fn transposed(call: &Call, x: &[Dim], filter: &[Dim]) -> Step<Transposed> {
     let more = per_dimension(call, "output_padding", count, 0)?;
     let mode = call.text_or("auto_pad", "NOTSET");
     let same = matches!(mode.as_str(), "SAME_UPPER" | "SAME_LOWER");
-    let pads = if mode == "VALID" { vec![[0, 0]; count] } else { pads(call, count)? };
+    let pads = match given {
+        Some(pads) => pads,
+        None if mode == "VALID" => vec![[0, 0]; count],
+        None => pads(call, count)?,
+    };
     let wanted = match call.has_attribute("output_shape") {
         true => Some(per_dimension(call, "output_shape", count, 0)?),
         false => None,
@@ -409,7 +414,25 @@ fn fold_transposed_filter(call: &mut Call, filter: OperandId, groups: u32) -> St
 
 fn conv_transpose(call: &mut Call) -> Outcome {
     let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
-    let how = transposed(call, &call.shape(x), &call.shape(filter))?;
+    let how = transposed(call, &call.shape(x), &call.shape(filter), None)?;
+    let y = convolve_transposed(call, x, filter, bias, &how);
+    call.one(y)
+}
+
+/// `ConvTranspose` with pads as an input.
+///
+/// # Errors
+/// If they are computed, or operands do not match.
+pub fn conv_transpose_with_pads(call: &mut Call) -> Outcome {
+    let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(3)?);
+    let (given, count) = (call.ints(2, "Pads")?, call.rank(x).saturating_sub(2));
+    let pads: Vec<u32> = given.iter().filter_map(|&pad| u32::try_from(pad).ok()).collect();
+    if pads.len() != 2 * count || given.len() != pads.len() {
+        let count = 2 * count;
+        return Err(Refusal(format!("Pads are {given:?}, expected {count} numbers that are not negative")));
+    }
+    let pads = (0..count).map(|at| [pads[at], pads[count + at]]).collect();
+    let how = transposed(call, &call.shape(x), &call.shape(filter), Some(pads))?;
     let y = convolve_transposed(call, x, filter, bias, &how);
     call.one(y)
 }

@@ -56,8 +56,8 @@ impl Blocks {
         Ok(Blocks { batch, steps, heads, size, count })
     }
 
-    /// `[batch, steps, heads * size]` as `[blocks, batch, heads, steps of a block, size]`. If there are fewer heads than
-    /// states, neighboring states share one.
+    /// `[batch, steps, heads * size]` as `[blocks, batch, heads, steps of a block, size]`. If there are fewer heads
+    /// than states, neighboring states share one.
     fn cut(&self, call: &mut Call, x: OperandId, heads: u32, what: &str) -> Step<OperandId> {
         let [batch, steps, features] = call.dims(x, what)?;
         if [batch, steps] != [self.batch, self.steps] {

@@ -15,8 +15,9 @@ const BLOCK_UNIT: u32 = 8;
 
 crate::attributes! {
     /// The product of each row of `a` with a matrix of `b`, whose place `expert` gives; one that does not exist is the
-    /// nearest. `b` are the transposed matrices, one below the other: floats, or integers with a `scale` and a `zeroPoint`
-    /// per block along the depth. All but `a` and `expert` are constants. A matrix that no row chooses costs nothing.
+    /// nearest. `b` are the transposed matrices, one below the other: floats, or integers with a `scale` and a
+    /// `zeroPoint` per block along the depth. All but `a` and `expert` are constants. A matrix that no row chooses
+    /// costs nothing.
     pub struct ExpertProduct {
         /// Number of matrices.
         experts "experts": u32 = 1,

@@ -173,8 +173,8 @@ impl BlockPanels {
         self.format
     }
 
-    /// Whether few rows are rounded to 24 bits: with the instructions of the baseline, floats are faster, and the numbers of
-    /// a table are no integers.
+    /// Whether few rows are rounded to 24 bits: with the instructions of the baseline, floats are faster, and the
+    /// numbers of a table are no integers.
     pub fn takes_digits(&self) -> bool {
         self.format != ByteFormat::Words(DotLevel::Portable) && self.table.is_none()
     }

@@ -251,7 +251,8 @@ fn write_tokens(call: &mut Call, heads: &mut Heads, inputs: [usize; 3], is_causa
     call.emit(E::LesserOrEqual, &[offsets, seen])
 }
 
-/// The buffer at `index` with the tokens `new`; `offsets` are the places of the buffer, counted from the first new token.
+/// The buffer at `index` with the tokens `new`; `offsets` are the places of the buffer, counted from the first new
+/// token.
 fn written(call: &mut Call, index: usize, new: OperandId, offsets: OperandId) -> Step<OperandId> {
     let buffer = call.input(index)?;
     let (shape, heads) = (call.shape(buffer), call.shape(new));

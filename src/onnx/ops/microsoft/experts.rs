@@ -1,5 +1,5 @@
-//! Mixtures of experts: each token goes through the few networks that a router prefers. Routes with the same expert become
-//! neighbors, so that its weights are read once; experts that no token chooses are not read.
+//! Mixtures of experts: each token goes through the few networks that a router prefers. Routes with the same expert
+//! become neighbors, so that its weights are read once; experts that no token chooses are not read.
 
 use super::block_quantized::{block_size, unpacked};
 use crate::dimension::Dim;

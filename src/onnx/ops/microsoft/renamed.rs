@@ -2,6 +2,7 @@
 
 use crate::onnx::call::Call;
 use crate::onnx::ops::arrange::trilu;
+use crate::onnx::ops::convolution::conv_transpose_with_pads;
 use crate::onnx::ops::gather::gather_nd;
 use crate::onnx::ops::generate::{distinct, range};
 use crate::onnx::ops::movement::pad;
@@ -43,6 +44,7 @@ fn unique(call: &mut Call) -> Outcome {
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
+    microsoft("ConvTransposeWithDynamicPads", "constant pads", conv_transpose_with_pads),
     microsoft("ExpandDims", "constant axes", expand_dims),
     microsoft("GatherND", "indices out of bounds are clamped", gather_nd),
     microsoft("GridSample", "", grid_sample),
@@ -69,6 +71,20 @@ mod tests {
         assert_eq!(axis(-1).output_shape(12), [2, 3, 1]);
         let message = axis(3).refusal(12);
         assert!(message.contains("axis is 3") || message.contains("axis 3"), "{message}");
+    }
+
+    #[test]
+    fn pads_of_a_convolution_are_an_input() {
+        let graph = |pads: &[i64]| {
+            let graph = TestGraph::default().input("x", Float, &["1", "2", "4", "5"]).ints("p", pads);
+            let graph = graph.input("w", Float, &["2", "3", "3", "3"]);
+            let strides = vec![("strides", Attr::Ints(&[2, 2]))];
+            graph.node("com.microsoft.ConvTransposeWithDynamicPads", "x w p", "y", strides).output("y")
+        };
+        assert_eq!(graph(&[1, 0, 1, 2]).output_shape(12), [1, 3, 7, 9]);
+        for pads in [&[-1, 0, 0, 0][..], &[1, 1, 1]] {
+            assert!(graph(pads).refusal(12).contains("expected 4 numbers that are not negative"));
+        }
     }
 
     #[test]
