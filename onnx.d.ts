@@ -453,5 +453,8 @@ export function cacheKey(name: string): string | undefined;
 /** Returns the supported operators, with notes about unsupported uses. */
 export function supportedOperators(): { domain: string; operator: string; notes: string }[];
 
+/** Returns the operators of ONNX and onnxruntime that are not supported, with the reasons. The domain of ONNX is empty. */
+export function unsupportedOperators(): { domain: string; operator: string; reason: string }[];
+
 // Without this, what has no `export` would be exported, too.
 export {};

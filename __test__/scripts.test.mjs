@@ -129,9 +129,14 @@ test('ONNX operators are listed by domain, those with limits in a table', () => 
     { domain: '', operator: 'TopK', notes: 'constant K' },
     { domain: 'com.microsoft', operator: 'Gelu', notes: '' },
   ];
-  const [first, second] = onnxTable(operators).split('\n\n## com.microsoft\n\n');
+  const unsupported = [
+    { domain: '', operator: 'Beam', reason: 'it shines' },
+    { domain: '', operator: 'Lamp', reason: 'it shines' },
+  ];
+  const [first, second] = onnxTable(operators, unsupported).split('\n\n## com.microsoft\n\n');
   assert.match(first, /^## ai\.onnx\n\n3 operators\..*:\n\n`Abs` `Add`\n\n/);
-  assert.ok(first.endsWith('| Operator | Limits |\n|---|---|\n| `TopK` | constant K |'), first);
+  assert.ok(first.includes('| Operator | Limits |\n|---|---|\n| `TopK` | constant K |\n\n'), first);
+  assert.ok(first.endsWith('| Operators | Reason |\n|---|---|\n| `Beam` `Lamp` | it shines |'), first);
   assert.match(second, /^1 operators\..*:\n\n`Gelu`/);
 });
 

@@ -230,6 +230,8 @@ export interface Binding {
   importModel(builder: Builder, model: Model, options: ImportOptions): string | Refusal;
   /** JSON of the list that `supportedOperators` returns. */
   supportedOnnxOperators(): string;
+  /** JSON of the list that `unsupportedOperators` returns. */
+  absentOnnxOperators(): string;
   newStop(): Stop;
   /** Ends what was begun with `stop`. */
   stop(stop: Stop): void;

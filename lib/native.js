@@ -150,6 +150,7 @@ module.exports = {
   inputShapes: translated(binding.inputShapes),
   importModel: refusing(binding.importModel),
   supportedOnnxOperators: translated(binding.supportedOnnxOperators),
+  absentOnnxOperators: translated(binding.absentOnnxOperators),
   newStop: translated(binding.newStop),
   stop: translated(binding.stop),
   openSession: translated(binding.openSession),

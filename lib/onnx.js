@@ -2,7 +2,7 @@
 
 const { OnnxError } = require('./onnx/errors.js');
 const { cacheKey } = require('./onnx/groups.js');
-const { OnnxModel, importModel, inspectModel, loadModel, supportedOperators } = require('./onnx/model.js');
+const { OnnxModel, importModel, inspectModel, loadModel, supportedOperators, unsupportedOperators } = require('./onnx/model.js');
 const { inputShapes } = require('./onnx/shapes.js');
 
-module.exports = { OnnxError, OnnxModel, cacheKey, importModel, inputShapes, inspectModel, loadModel, supportedOperators };
+module.exports = { OnnxError, OnnxModel, cacheKey, importModel, inputShapes, inspectModel, loadModel, supportedOperators, unsupportedOperators };

@@ -147,12 +147,19 @@ export function optionTables(program) {
 }
 
 /**
- * Returns the ONNX operators as Markdown: for each domain, a list of those without limits and a table of the others.
+ * Returns the ONNX operators as Markdown: for each domain, a list of those without limits, a table of the others, and one of
+ * those that are not supported.
  *
- * @param {{domain: string, operator: string, notes: string}[]} operators
+ * @param {ReturnType<typeof import("webnn-node/onnx").supportedOperators>} operators
+ * @param {ReturnType<typeof import("webnn-node/onnx").unsupportedOperators>} unsupported
  */
-export function onnxTable(operators) {
+export function onnxTable(operators, unsupported) {
   const sections = [...new Set(operators.map(({ domain }) => domain))].flatMap((domain) => {
+    const absent = unsupported.filter((entry) => entry.domain === domain);
+    const rows = [...new Set(absent.map(({ reason }) => reason))].map((reason) => {
+      const names = absent.filter((entry) => entry.reason === reason).map(({ operator }) => `\`${operator}\``);
+      return `| ${names.join(' ')} | ${reason} |`;
+    });
     const own = operators.filter((entry) => entry.domain === domain);
     const names = own.filter(({ notes }) => notes === '').map(({ operator }) => `\`${operator}\``);
     const limited = own.filter(({ notes }) => notes !== '').map(({ operator, notes }) => `| \`${operator}\` | ${notes} |`);
@@ -161,6 +168,7 @@ export function onnxTable(operators) {
       `${own.length} operators. These have no limits but the data types of WebNN:`,
       names.join(' '),
       ...(limited.length > 0 ? ['These have limits:', ['| Operator | Limits |', '|---|---|', ...limited].join('\n')] : []),
+      ...(rows.length > 0 ? ['These are not supported:', ['| Operators | Reason |', '|---|---|', ...rows].join('\n')] : []),
     ];
   });
   return sections.join('\n\n');
@@ -207,7 +215,7 @@ export function insertTable(text, name, table) {
 async function currentTables() {
   const { ml } = await import('webnn-node');
   const { systemInfo } = await import('webnn-node/inspect');
-  const { supportedOperators } = await import('webnn-node/onnx');
+  const { supportedOperators, unsupportedOperators } = await import('webnn-node/onnx');
   const {
     default: { errorCodes },
   } = await import('../lib/native.js');
@@ -218,7 +226,7 @@ async function currentTables() {
   const results = readResults(readFileSync(join(root, 'bench', 'RESULTS.md'), 'utf8'));
   return [
     { page: 'docs/operators.md', name: 'support-table', table: supportTable(limits) },
-    { page: 'docs/onnx-operators.md', name: 'onnx-table', table: onnxTable(supportedOperators()) },
+    { page: 'docs/onnx-operators.md', name: 'onnx-table', table: onnxTable(supportedOperators(), unsupportedOperators()) },
     { page: 'docs/command-line.md', name: 'options-table', table: optionTables(createProgram()) },
     { page: 'docs/errors.md', name: 'errors-table', table: errorsTable(errorCodes) },
     { page: 'docs/environment.md', name: 'environment-table', table: environmentTable(systemInfo().environment) },

@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import test, { after, before } from 'node:test';
 import { ml } from 'webnn-node';
-import { loadModel } from 'webnn-node/onnx';
+import { loadModel, supportedOperators, unsupportedOperators } from 'webnn-node/onnx';
 import { readNpy } from '../../packages/cli/lib/npy.mjs';
 import { valuesOf } from '../onnx-models/tensors.mjs';
 
@@ -21,8 +21,9 @@ const ABSOLUTE_TOLERANCE = 1e-5;
  */
 const QUANTIZATION_STEPS = { int8: 1, uint8: 1 };
 
+const { ONNX_OPERATORS: names } = process.env;
 const directories = process.env.ONNX_CONTRIB?.split(path.delimiter);
-assert.ok(directories, 'ONNX_CONTRIB does not name the folders of the models; run `npm run suite -- onnx-contrib`');
+assert.ok(directories && names, 'ONNX_CONTRIB does not name the folders of the models; run `npm run suite -- onnx-contrib`');
 
 /** Compares numbers; `tolerance`, if the case has one, is for all of them. */
 function assertAgrees(output, got, expected, tolerance) {
@@ -41,6 +42,17 @@ before(async () => {
   context = await ml.createContext();
 });
 after(() => context.destroy());
+
+test('each operator of ONNX and onnxruntime is supported, or is not for a reason that is named', () => {
+  const known = new Set([...supportedOperators(), ...unsupportedOperators()].map(({ domain, operator }) => `${domain}.${operator}`));
+  /** @type {[domain: string, name: string][]} */
+  const all = JSON.parse(readFileSync(names, 'utf8'));
+  assert.ok(all.length > 300);
+  assert.deepEqual(
+    all.map((name) => name.join('.')).filter((name) => !known.has(name)),
+    [],
+  );
+});
 
 for (const directory of directories) {
   const manifest = JSON.parse(readFileSync(path.join(directory, 'manifest.json'), 'utf8'));

@@ -6,7 +6,7 @@ import { pathToFileURL } from 'node:url';
 import { inspect } from 'node:util';
 import { temporaryFolder } from '../lib/folders.mjs';
 import { MLGraphBuilder, ml } from '../../index.js';
-import { OnnxError, OnnxModel, importModel, inspectModel, loadModel, supportedOperators } from '../../onnx.js';
+import { OnnxError, OnnxModel, importModel, inspectModel, loadModel, supportedOperators, unsupportedOperators } from '../../onnx.js';
 import { systemInfo } from '../../inspect.js';
 import { BOOL, FLOAT, INT64, STRING, externalWeight, node, value, weight, writeModel } from './model-writer.mjs';
 import { defined, wrong } from '../lib/types.mjs';
@@ -669,8 +669,8 @@ describe('inspectModel', () => {
   });
 });
 
-test('supportedOperators lists each once', () => {
-  const names = supportedOperators().map(({ domain, operator }) => `${domain}.${operator}`);
+test('supportedOperators and unsupportedOperators list each once', () => {
+  const names = [...supportedOperators(), ...unsupportedOperators()].map(({ domain, operator }) => `${domain}.${operator}`);
   assert.ok(names.includes('.Conv'));
   assert.equal(new Set(names).size, names.length);
 });

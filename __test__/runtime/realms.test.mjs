@@ -233,7 +233,7 @@ const unsupported = writeModel({ inputs: [value('x', FLOAT, [1])], outputs: [val
 
 /** Uses every function of the package: all that returns something, and all ways to fail natively. */
 const USES = `(async (copy, models) => {
-  const { ml, MLGraphBuilder, loadModel, inspectModel, importModel, inputShapes, supportedOperators, describeGraph, profileGraph, systemInfo } = copy;
+  const { ml, MLGraphBuilder, loadModel, inspectModel, importModel, inputShapes, supportedOperators, unsupportedOperators, describeGraph, profileGraph, systemInfo } = copy;
   const uses = {};
   const use = async (name, run) => {
     let promise;
@@ -277,6 +277,7 @@ const USES = `(async (copy, models) => {
   await use('importModel that is unsupported', () => importModel(new MLGraphBuilder(context), models.unsupported));
   await use('inputShapes', () => inputShapes(inspectModel(models.incrementing).inputs, { shapes: { x: [4] } }));
   await use('supportedOperators', () => supportedOperators());
+  await use('unsupportedOperators', () => unsupportedOperators());
   const model = await use('loadModel', () => loadModel(models.incrementing, { context }));
   const { y } = await use('run', () => model.run({ x: new Float32Array(2) })) ?? {};
   await use('run with a long result', () => model.run({ x: new Float32Array(${LONG}) }));

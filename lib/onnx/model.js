@@ -586,4 +586,13 @@ function supportedOperators() {
   return JSON.parse(native.supportedOnnxOperators());
 }
 
-module.exports = { OnnxModel, importModel, inspectModel, loadModel, supportedOperators };
+/**
+ * Lists the operators that are known and not supported.
+ *
+ * @returns {ReturnType<typeof import('../../onnx.js').unsupportedOperators>}
+ */
+function unsupportedOperators() {
+  return JSON.parse(native.absentOnnxOperators());
+}
+
+module.exports = { OnnxModel, importModel, inspectModel, loadModel, supportedOperators, unsupportedOperators };

@@ -46,6 +46,8 @@ await entry(async () => {
     folders.push(join(DIRECTORY, name));
     await writeModels(join(DIRECTORY, name), generator, environment);
   }
-  const env = { ONNX_CONTRIB: folders.join(delimiter) };
+  const names = join(DIRECTORY, 'names');
+  await writeModels(names, 'operator_names.py', 'models');
+  const env = { ONNX_CONTRIB: folders.join(delimiter), ONNX_OPERATORS: join(names, 'operators.json') };
   await run('tests of models that onnxruntime wrote', process.execPath, ['--test', '__test__/onnx-contrib/contrib.test.mjs'], { env });
 });

@@ -158,7 +158,9 @@ fn look_after() {
         let start = Instant::now();
         std::thread::sleep(TICK);
         let passed = start.elapsed().min(2 * TICK);
-        for (loss, reason) in overdue(&mut lock().calls, passed) {
+        // Listeners, and the end of the process, look at the calls, too: the lock must not last as long as the loop.
+        let told = overdue(&mut lock().calls, passed);
+        for (loss, reason) in told {
             loss.tell_that_it_hangs(&reason);
             exit::look_again();
         }

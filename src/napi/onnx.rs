@@ -9,7 +9,7 @@ use crate::description::{text, text_of};
 use crate::dimension::numbers;
 use crate::error::Code;
 use crate::ir::ValueId;
-use crate::onnx::describe::{inspect, supported_operators};
+use crate::onnx::describe::{absent_operators, inspect, supported_operators};
 use crate::onnx::error::quoted;
 use crate::onnx::import::{Binding, Imported};
 use crate::onnx::model::{Dimension, ValueInfo};
@@ -92,6 +92,12 @@ pub fn input_shapes(inputs: Vec<GivenInput>, dimensions: Dimensions, strict: boo
 #[napi(catch_unwind)]
 pub fn supported_onnx_operators() -> Result<String> {
     text(&supported_operators()).map_err(coded)
+}
+
+/// The operators that are known and that the importer does not translate, with the reasons.
+#[napi(catch_unwind)]
+pub fn absent_onnx_operators() -> Result<String> {
+    text(&absent_operators()).map_err(coded)
 }
 
 /// Options of an import.

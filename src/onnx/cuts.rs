@@ -1,11 +1,11 @@
 //! Cuts: an import stops at nodes whose sizes, branches or loop counts depend on values computed by earlier nodes, and
 //! leaves these nodes, and all that follow, for later.
 
+use super::absent::why_not;
 use super::error::{Cut, ModelError, Refusal, Result, Unsupported};
 use super::flow::{Flow, Frontier};
 use super::graph::{NameId, NameSet, Node};
 use super::import::{self, Binding, Importer};
-use super::registry;
 use super::value::Value;
 use crate::dimension::Dim;
 use crate::error::Code;
@@ -157,7 +157,7 @@ impl Importer<'_> {
         while let Some(node) = nodes.pop() {
             let operator = node.operator();
             if operator.function.is_none() && operator.entry.is_none() {
-                self.refused.add(node, &registry::why_not(&operator.domain, &operator.name).into());
+                self.refused.add(node, &why_not(&operator.domain, &operator.name).into());
             }
             let inner: Vec<Node> =
                 node.graphs().flat_map(|graph| &arena.graph(graph).nodes).map(|&id| arena.node(id)).collect();

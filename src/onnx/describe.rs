@@ -1,5 +1,6 @@
 //! Information about a model that does not require an import.
 
+use super::absent::{ABSENT, Absent};
 use super::doubles::{AsFloat32, as_float32};
 use super::error::{Result, Unsupported};
 use super::graph::Node;
@@ -66,6 +67,28 @@ pub fn supported_operators() -> Vec<SupportedOperator> {
     let mut all: Vec<_> = entries()
         .map(|entry| SupportedOperator { domain: entry.domain, operator: entry.name, notes: entry.notes })
         .collect();
+    all.sort_by_key(|entry| (entry.domain, entry.operator));
+    all
+}
+
+/// An operator that is known and has no translation.
+#[derive(Debug, Serialize)]
+pub struct AbsentOperator {
+    /// Empty for `ai.onnx`.
+    pub domain: &'static str,
+    /// `op_type`.
+    pub operator: &'static str,
+    /// For people.
+    pub reason: &'static str,
+}
+
+/// Every operator that is known and has no translation, in alphabetical order of domain and name.
+pub fn absent_operators() -> Vec<AbsentOperator> {
+    let each = |absent: &'static Absent| {
+        let Absent { domain, operators, reason } = absent;
+        operators.iter().map(|operator| AbsentOperator { domain, operator, reason })
+    };
+    let mut all: Vec<_> = ABSENT.iter().flat_map(each).collect();
     all.sort_by_key(|entry| (entry.domain, entry.operator));
     all
 }

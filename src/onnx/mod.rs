@@ -4,6 +4,7 @@
 //! [`graph`]; [`flow`] tells which nodes wanted values need; [`import`](mod@import) translates these nodes for given
 //! shapes, by the tables of [`registry`] and [`ops`].
 
+mod absent;
 mod blocks;
 pub mod body;
 mod budget;

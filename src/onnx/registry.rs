@@ -69,12 +69,6 @@ pub fn find(domain: &str, name: &str) -> Option<&'static Entry> {
     by_name.get(&(domain, name)).copied()
 }
 
-/// The reason for refusing a node without an entry.
-pub fn why_not(domain: &str, name: &str) -> &'static str {
-    let known = ops::ml::maps::REFUSED.iter().find(|(refused, _)| domain == ML && *refused == name);
-    known.map_or("there is no translation of this operator to WebNN", |(_, reason)| reason)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

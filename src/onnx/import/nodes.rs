@@ -2,6 +2,7 @@
 
 use super::{Binding, Importer, Part, Place, Value, refused};
 use crate::error::amount;
+use crate::onnx::absent::why_not;
 use crate::onnx::budget::{Budget, MEMORY_PER_BYTE, work};
 use crate::onnx::call::Call;
 use crate::onnx::cuts::{Left, Rest};
@@ -9,7 +10,7 @@ use crate::onnx::decode::MAX_DEPTH;
 use crate::onnx::error::{Cut, ModelError, Refusal, Result, quoted};
 use crate::onnx::flow::{Flow, Frontier};
 use crate::onnx::graph::{Argument, ByName, FunctionId, NameId, Node, NodeId, Operator};
-use crate::onnx::registry::{self, Entry};
+use crate::onnx::registry::Entry;
 use std::mem::{replace, take};
 
 impl Importer<'_> {
@@ -145,7 +146,7 @@ impl Importer<'_> {
     fn node(&mut self, node: Node, place: Place) -> Result<Result<Vec<Value>, Refusal>> {
         let operator = node.operator();
         if operator.function.is_none() && operator.entry.is_none() {
-            return Ok(Err(registry::why_not(&operator.domain, &operator.name).into()));
+            return Ok(Err(why_not(&operator.domain, &operator.name).into()));
         }
         // Casts need the exact value, and the bits.
         let is_exact = matches!(operator.name.as_str(), "Cast" | "BitCast");
