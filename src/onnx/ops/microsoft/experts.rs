@@ -4,6 +4,7 @@
 use super::block_quantized::{block_size, unpacked};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::nibbles::packed;
 use crate::onnx::call::{Call, Step};
@@ -73,8 +74,9 @@ impl Layer {
             other => return Err(Refusal(format!("experts have weights of {other} bits, expected 2, 4 or 8"))),
         };
         let [experts, columns, bytes] = sizes(call, index)?;
-        let depth =
-            bytes.checked_mul(8 / bits).ok_or_else(|| Refusal(format!("rows of {bytes} bytes are too long")))?;
+        let depth = bytes
+            .checked_mul(8 / bits)
+            .ok_or_else(|| Refusal(format!("rows of {} are too long", amount(bytes, "byte"))))?;
         let sizes = [experts, columns, depth];
         let (all, numbers) = (all_columns(sizes)?, if bits == 8 { DataType::Uint8 } else { DataType::Uint4 });
         let is_blocked = call.int_or("block_size", 0) > 0;
