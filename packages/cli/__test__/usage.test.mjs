@@ -16,7 +16,7 @@ const MODEL = ['--free-dimension'];
 /** The options of each command. */
 const OPTIONS = {
   info: [],
-  inspect: MODEL,
+  inspect: [...MODEL, '--missing'],
   run: [...MODEL, ...INPUTS, '--device', '--threads', '--output-dir', '--labels', '--top'],
   bench: [...MODEL, ...INPUTS, '--generate', '--device', '--threads', '--against', '--against-from', '--runs', '--seconds', '--warmup', '--svg'],
   profile: [...MODEL, ...INPUTS, '--device', '--threads', '--runs', '--warmup', '--top', '--trace', '--html'],

@@ -3,6 +3,7 @@
 use super::scores::{no_texts, size};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -131,8 +132,8 @@ fn label_encoder(call: &mut Call) -> Outcome {
     }
     let (keys, values) = (list(call, "keys")?, list(call, "values")?);
     if keys.numbers.is_empty() || keys.numbers.len() != values.numbers.len() {
-        let (keys, values) = (keys.numbers.len(), values.numbers.len());
-        return Err(Refusal(format!("there are {keys} keys and {values} values, expected as many, at least 1")));
+        let (keys, values) = (amount(keys.numbers.len(), "key"), amount(values.numbers.len(), "value"));
+        return Err(Refusal(format!("it has {keys} and {values}, expected as many, at least 1")));
     }
     let x = call.input(0)?;
     if call.dtype(x) != keys.dtype {
@@ -222,7 +223,7 @@ mod tests {
         let message = refusal("LabelEncoder", CODES, "y", vec![keys(), ("values_strings", texts())]);
         assert!(message.contains("values_strings holds texts"), "{message}");
         let message = refusal("LabelEncoder", CODES, "y", vec![keys(), ("values_int64s", Attr::Ints(&[1]))]);
-        assert!(message.contains("there are 2 keys and 1 values, expected as many"), "{message}");
+        assert!(message.contains("it has 2 keys and 1 value, expected as many"), "{message}");
         let message = refusal("LabelEncoder", CODES, "y", vec![keys()]);
         assert!(message.contains("values_tensor are missing"), "{message}");
         let floats = ("keys_floats", Attr::Floats(&[1.0]));

@@ -2,6 +2,7 @@
 
 use crate::dimension::Dim;
 use crate::dtype::DataType;
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -37,7 +38,7 @@ pub fn constant(call: &mut Call, shape: &[u32], numbers: &[f64]) -> Step<Operand
 /// # Errors
 /// If a dimension cannot be as large.
 pub fn size(count: usize) -> Step<u32> {
-    u32::try_from(count).map_err(|_| Refusal(format!("{count} elements are too many")))
+    u32::try_from(count).map_err(|_| Refusal(format!("{} are too many", amount(count, "element"))))
 }
 
 // ---- Transforms --------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ use super::forest::{Child, Forest, Mode, Source, Vote};
 use super::gathered;
 use super::scores::{Labels, Other, Transform, both, constant, features, size};
 use crate::dtype::Element;
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::memory::{bytes_of, check_room};
 use crate::onnx::call::{Call, Step};
@@ -53,7 +54,7 @@ fn ints(call: &Call, name: &str) -> Vec<i64> {
 fn check_length(name: &str, got: usize, expected: usize) -> Step<()> {
     match got == expected {
         true => Ok(()),
-        false => Err(Refusal(format!("{name} has {got} elements, expected {expected}"))),
+        false => Err(Refusal(format!("{name} has {}, expected {expected}", amount(got, "element")))),
     }
 }
 
@@ -346,7 +347,10 @@ fn two_classes(
 ) -> Outcome {
     if base.len() > 1 {
         let got = base.len();
-        return Err(Refusal(format!("base_values has {got} elements for votes of one of two classes, expected 1")));
+        return Err(Refusal(format!(
+            "base_values has {} for votes of one of two classes, expected 1",
+            amount(got, "element")
+        )));
     }
     let is_negative = forest.has_negative();
     let least = if is_negative { 0.0 } else { 0.5 };
