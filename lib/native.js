@@ -16,7 +16,11 @@ const { errorFromCode, withCode } = require('./errors.js');
 
 const binding = loadBinding();
 
-if (isMainThread) {
+/** A property of the process, which further copies of this module see. */
+const LISTENS = Symbol.for('webnn-node listens for the end of the process');
+
+if (isMainThread && !Object.hasOwn(process, LISTENS)) {
+  Object.defineProperty(process, LISTENS, { value: true });
   // Also by process.exit(): a driver that another thread is loading meanwhile can crash.
   process.on('exit', () => binding.endOpenings());
 }

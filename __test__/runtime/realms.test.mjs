@@ -307,9 +307,11 @@ test('whatever the package makes is of the realm in which it was evaluated, the 
   const all = ['index.js', 'onnx.js', 'inspect.js'];
   // The first copy is the one of this realm.
   await api.ml.createContext();
+  const listeners = process.listenerCount('exit');
   for (const sandbox of [newRealm(), newRealm()]) {
     const Realm = runInContext('({ Promise, Error, TypeError })', sandbox);
     const uses = await runInContext(USES, sandbox)(evaluateIn(sandbox, ...all), models);
+    assert.equal(process.listenerCount('exit'), listeners);
     assert.equal(Object.keys(uses).length, 45);
     for (const [name, { promise, value, error }] of Object.entries(uses)) {
       assert.equal(error !== undefined, FAILING.test(name), `${name}: ${error?.stack}`);
