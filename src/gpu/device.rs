@@ -228,8 +228,8 @@ impl Device {
         is_software(&self.info)
     }
 
-    /// Maximum size of a tensor in bytes: one byte below a whole number of elements, as the CPU's, so that the next size
-    /// of each type is above it.
+    /// Maximum size of a tensor in bytes: one byte below a whole number of elements, as the CPU's, so that the next
+    /// size of each type is above it.
     pub fn max_tensor_bytes(&self) -> u64 {
         // Buffer sizes are rounded up to 8 bytes.
         self.limits.max_buffer_size / 8 * 8 - 1
@@ -342,8 +342,8 @@ impl Drop for Device {
     }
 }
 
-/// Gives up a lost device. NVIDIA's driver crashed in five of six processes that closed one, so that it stays open there; what was
-/// allocated on it is freed.
+/// Gives up a lost device. NVIDIA's driver crashed in five of six processes that closed one, so that it stays open
+/// there; what was allocated on it is freed.
 fn abandon(device: &wgpu::Device, info: &wgpu::AdapterInfo) {
     const NVIDIA: u32 = 0x10de;
     if info.vendor == NVIDIA && info.backend == wgpu::Backend::Vulkan {

@@ -2,9 +2,9 @@
 //! meanwhile. So threads enter a driver through [`enter`], and the end of the process waits until they have left, except for
 //! those that are [stuck](super::watch) in it.
 //!
-//! The system calls what registered last first, so that a driver that is just being loaded would clean up before anybody
-//! waits for the thread that loads it. Such threads have an [`Opening`], and whoever is about to end the process calls
-//! [`end_openings`] first.
+//! The system calls what registered last first, so that a driver that is just being loaded would clean up before
+//! anybody waits for the thread that loads it. Such threads have an [`Opening`], and whoever is about to end the
+//! process calls [`end_openings`] first.
 
 use super::watch::stuck_threads;
 use crate::error::{Error, ErrorKind, Result};

@@ -1,5 +1,5 @@
-//! Floating-point types of 4 and 8 bits, in which files store weights and scales. See "OCP 8-bit Floating Point Specification",
-//! "OCP Microscaling Formats", and for NF4 and FP4 bitsandbytes.
+//! Floating-point types of 4 and 8 bits, in which files store weights and scales. See "OCP 8-bit Floating Point
+//! Specification", "OCP Microscaling Formats", and for NF4 and FP4 bitsandbytes.
 
 /// A floating-point type of 4 or 8 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,8 +16,8 @@ pub enum SmallFloat {
     E8m0,
     /// 4 bits, 1 of them fraction, without infinities and NaN. Two share a byte, the first in its low bits.
     E2m1,
-    /// One of the 16 quantiles of a normal distribution, scaled to -1..1, as bitsandbytes stores it. Two share a byte, the
-    /// first in its high bits.
+    /// One of the 16 quantiles of a normal distribution, scaled to -1..1, as bitsandbytes stores it. Two share a byte,
+    /// the first in its high bits.
     Nf4,
     /// A floating-point number of 4 bits, scaled to -1..1 and stored likewise.
     Fp4,

@@ -95,8 +95,8 @@ impl Importer<'_> {
         constant.map_err(ModelError::of_constant)
     }
 
-    /// A constant of 4-bit integers as it is stored, which only `dequantizeLinear` reads; `None` for other types and without
-    /// elements. All nodes share it.
+    /// A constant of 4-bit integers as it is stored, which only `dequantizeLinear` reads; `None` for other types and
+    /// without elements. All nodes share it.
     fn packed(&mut self, literal: &Arc<Literal>) -> Result<Option<OperandId>> {
         let dtype = match literal.element {
             ElementType::Int4 => DataType::Int4,
@@ -418,8 +418,8 @@ impl Call<'_, '_> {
         Ok(self.importer.builder.constant_of(descriptor, bytes)?)
     }
 
-    /// A constant of 4-bit integers as it is stored, which only `dequantizeLinear` reads; `None` for other types and without
-    /// elements.
+    /// A constant of 4-bit integers as it is stored, which only `dequantizeLinear` reads; `None` for other types and
+    /// without elements.
     ///
     /// # Errors
     /// If memory runs out.

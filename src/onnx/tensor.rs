@@ -89,8 +89,8 @@ impl ElementType {
         }
     }
 
-    /// The type of the operand for an input or output of this type: WebNN's, float32 for double and bfloat16, and int32 for
-    /// 16-bit integers. Code that reads and writes the elements converts them.
+    /// The type of the operand for an input or output of this type: WebNN's, float32 for double and bfloat16, and int32
+    /// for 16-bit integers. Code that reads and writes the elements converts them.
     pub fn carried(self) -> Option<DataType> {
         match self {
             ElementType::Double | ElementType::Bfloat16 => Some(DataType::Float32),

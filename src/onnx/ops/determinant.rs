@@ -5,7 +5,8 @@ use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::registry::{Entry, Outcome, standard};
 
-/// Maximum number of rows: those of transformations of the plane and of space. The number of products grows with the factorial.
+/// Maximum number of rows: those of transformations of the plane and of space. The number of products grows with the
+/// factorial.
 const MAX_ROWS: u32 = 4;
 
 /// The determinants of matrices.

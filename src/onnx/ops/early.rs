@@ -1,5 +1,5 @@
-//! Operators of opsets 1 to 6: forms that later opsets have dropped become those of opset 7, and operators that they have
-//! dropped get translations. onnxruntime runs the operators of this file, and most of the forms not.
+//! Operators of opsets 1 to 6: forms that later opsets have dropped become those of opset 7, and operators that they
+//! have dropped get translations. onnxruntime runs the operators of this file, and most of the forms not.
 
 use super::elementwise::{map, unary};
 use crate::dimension::Dim;

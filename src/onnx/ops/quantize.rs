@@ -120,8 +120,8 @@ fn named_type(call: &Call, name: &str) -> Step<Option<DataType>> {
     dtype.map(Some).ok_or_else(|| Refusal(format!("{name} is {element}, which WebNN does not have")))
 }
 
-/// The numbers and zero points of a constant of 4 bits as they are stored; `None` if they have to be widened, or have another
-/// type. No operator changes the shape of such zero points: they have it from the start.
+/// The numbers and zero points of a constant of 4 bits as they are stored; `None` if they have to be widened, or have
+/// another type. No operator changes the shape of such zero points: they have it from the start.
 fn packed(call: &mut Call, scale: OperandId) -> Step<Option<(OperandId, OperandId)>> {
     let Some(literal) = call.input_literal(0) else { return Ok(None) };
     let zero_point = call.input_literal(2);
