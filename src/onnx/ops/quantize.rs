@@ -79,11 +79,14 @@ impl Granularity {
     /// Like [`spread`](Self::spread), in a shape that broadcasts to that of the input.
     fn broadcastable(&self, call: &mut Call, operand: OperandId) -> Step<OperandId> {
         let spread = self.spread(call, operand)?;
-        let axis = call.axis(self.axis, self.shape.len())? as usize;
-        if self.block == 0 || call.shape(spread)[axis] == self.shape[axis] {
+        if self.block == 0 {
             return Ok(spread);
         }
-        self.repeated(call, spread, axis)
+        let axis = call.axis(self.axis, self.shape.len())? as usize;
+        match call.shape(spread)[axis] == self.shape[axis] {
+            true => Ok(spread),
+            false => self.repeated(call, spread, axis),
+        }
     }
 
     /// Repeats the number of each block for each of its elements.
@@ -602,6 +605,11 @@ mod tests {
         let ones = Tensor::from_fn(&Descriptor::new(DataType::Float32, [2, 4]), |_| Number::Float(1.0));
         let inputs = HashMap::from([("x".to_string(), ones)]);
         let y = reference::run(&graph, &inputs).remove("y").expect("an output");
+        // A single scale of a list, whose default axis does not exist.
+        let list = TestGraph::default().raw("w", Float8E5m2, &[2], &[0x3c, 0xc0]).floats("s", &[], &[0.5]);
+        let list = list.node("DequantizeLinear", "w s", "y", vec![]).output("y").import(21, &Default::default());
+        let list = reference::run(&list.unwrap(), &HashMap::new()).remove("y").expect("an output");
+        assert_eq!(list.numbers().map(|number| number.to_f64()).collect::<Vec<_>>(), [0.5, -1.0]);
         let expected = [0.5, 1.0, -12.0, 12.0, 0.75, 1.0, -0.0, -4.0];
         assert_eq!(y.numbers().map(|number| number.to_f64()).collect::<Vec<_>>(), expected);
     }

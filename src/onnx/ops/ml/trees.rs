@@ -606,7 +606,7 @@ mod tests {
             ("nodes_falsenodeids", Attr::Ints(&[1, 3, 0, 0, 0, 0]), "node 1 is reached twice"),
             ("nodes_truenodeids", Attr::Ints(&[9, 2, 0, 0, 0, 0]), "there is no node 9 in tree 0"),
             ("nodes_truenodeids", Attr::Ints(&[1, 2]), "nodes_truenodeids has 2 elements, expected 6"),
-            ("nodes_missing_value_tracks_true", Attr::Ints(&[1]), "nodes_missing_value_tracks_true has 1 elements"),
+            ("nodes_missing_value_tracks_true", Attr::Ints(&[1]), "nodes_missing_value_tracks_true has 1 element"),
             ("nodes_nodeids", Attr::Ints(&[0, 1, 2, 3, 3, 0]), "node 3 of tree 0 is there twice"),
             ("nodes_featureids", Attr::Ints(&[0, 2, 0, 0, 0, 0]), "a node has the feature 2, and X has 2 features"),
             ("nodes_featureids", Attr::Ints(&[0, -1, 0, 0, 0, 0]), "a node has the feature -1"),
@@ -620,7 +620,7 @@ mod tests {
             ("target_nodeids", Attr::Ints(&[2, 3, 7, 0, 0]), "there is no node 7 in tree 0"),
             ("target_nodeids", Attr::Ints(&[2, 3]), "target_nodeids has 2 elements, expected 5"),
             ("target_weights", Attr::Floats(&[f32::NAN; 5]), "the weight of a leaf is NaN"),
-            ("base_values", Attr::Floats(&[1.0]), "base_values has 1 elements, expected 2"),
+            ("base_values", Attr::Floats(&[1.0]), "base_values has 1 element, expected 2"),
             ("aggregate_function", Attr::Text("MEDIAN"), "aggregate_function is MEDIAN"),
             ("n_targets", Attr::Int(0), "n_targets is 0, expected at least 1"),
         ] {
