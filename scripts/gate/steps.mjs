@@ -336,6 +336,15 @@ export const STEPS = [
     run: ['npm run suite -- onnx-contrib'],
   },
   {
+    name: 'onnx-classical',
+    title: 'the same, with exports of scikit-learn, XGBoost and LightGBM',
+    tier: 'all',
+    needs: ['addon'],
+    inputs: CODE,
+    debian: ['venv'],
+    run: ['npm run suite -- onnx-contrib --classical'],
+  },
+  {
     name: 'onnx-models',
     title: "the benchmark's models",
     tier: 'all',
