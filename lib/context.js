@@ -62,7 +62,7 @@ const losing = (context) => (error) => {
   }
 };
 
-/** The warnings of this environment, each of which is shown once. @type {Set<string>} */
+/** The warnings that were shown: each is shown once. @type {Set<string>} */
 const warnings = new Set();
 
 /** @param {string} message */

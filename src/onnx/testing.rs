@@ -7,8 +7,11 @@ use super::model::Model;
 use super::proto;
 use super::tensor::ElementType;
 use crate::ir::{Builder, Graph};
+use crate::ops::tensor::Tensor;
+use crate::reference;
 use bytes::Bytes;
 use prost::Message;
+use std::collections::HashMap;
 
 /// The value of an attribute.
 pub enum Attr<'a> {
@@ -224,4 +227,10 @@ fn imported(model: &Model, mut builder: Builder, request: &Request) -> Result<Gr
     let imported = import(model, &mut builder, request)?;
     let outputs = imported.outputs.into_iter().filter_map(|output| Some((output.name, output.operand?)));
     Ok(builder.finish(outputs.collect()))
+}
+
+/// The numbers of the output `y` of `graph`, by the oracle.
+pub fn y_of(graph: &Graph, inputs: &HashMap<String, Tensor>) -> Vec<f64> {
+    let y = reference::run(graph, inputs).remove("y").expect("an output");
+    y.numbers().map(|number| number.to_f64()).collect()
 }

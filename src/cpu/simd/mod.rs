@@ -56,6 +56,24 @@ macro_rules! operations {
     };
 }
 
+/// `number` of the eight numbers of 4 bits in each of `words`, shifted to the lowest bits: those in the lower halves of
+/// bytes, then the others.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! each_nibble {
+    ($words:ident, $shift:ident, $number:ident) => {
+        [
+            $number($words),
+            $number($shift::<8>($words)),
+            $number($shift::<16>($words)),
+            $number($shift::<24>($words)),
+            $number($shift::<4>($words)),
+            $number($shift::<12>($words)),
+            $number($shift::<20>($words)),
+            $number($shift::<28>($words)),
+        ]
+    };
+}
+
 pub mod angles;
 pub mod dot;
 pub mod math;

@@ -129,16 +129,7 @@ unsafe impl Simd for Neon {
         unsafe {
             let words = vreinterpretq_u32_u8(vld1q_u8(from));
             let number = |shifted: uint32x4_t| vsubq_f32(vcvtq_f32_u32(vandq_u32(shifted, vdupq_n_u32(15))), zero);
-            [
-                number(words),
-                number(vshrq_n_u32::<8>(words)),
-                number(vshrq_n_u32::<16>(words)),
-                number(vshrq_n_u32::<24>(words)),
-                number(vshrq_n_u32::<4>(words)),
-                number(vshrq_n_u32::<12>(words)),
-                number(vshrq_n_u32::<20>(words)),
-                number(vshrq_n_u32::<28>(words)),
-            ]
+            each_nibble!(words, vshrq_n_u32, number)
         }
     }
 
@@ -154,16 +145,7 @@ unsafe impl Simd for Neon {
                 let bytes = vreinterpretq_u8_u32(vaddq_u32(first, vdupq_n_u32(0x0302_0100)));
                 vreinterpretq_f32_u8(vqtbl4q_u8(table, bytes))
             };
-            [
-                number(words),
-                number(vshrq_n_u32::<8>(words)),
-                number(vshrq_n_u32::<16>(words)),
-                number(vshrq_n_u32::<24>(words)),
-                number(vshrq_n_u32::<4>(words)),
-                number(vshrq_n_u32::<12>(words)),
-                number(vshrq_n_u32::<20>(words)),
-                number(vshrq_n_u32::<28>(words)),
-            ]
+            each_nibble!(words, vshrq_n_u32, number)
         }
     }
 

@@ -149,16 +149,7 @@ unsafe impl Simd for Avx2 {
                 let number = _mm256_and_si256(shifted, _mm256_set1_epi32(15));
                 _mm256_sub_ps(_mm256_cvtepi32_ps(number), zero)
             };
-            [
-                number(words),
-                number(_mm256_srli_epi32::<8>(words)),
-                number(_mm256_srli_epi32::<16>(words)),
-                number(_mm256_srli_epi32::<24>(words)),
-                number(_mm256_srli_epi32::<4>(words)),
-                number(_mm256_srli_epi32::<12>(words)),
-                number(_mm256_srli_epi32::<20>(words)),
-                number(_mm256_srli_epi32::<28>(words)),
-            ]
+            each_nibble!(words, _mm256_srli_epi32, number)
         }
     }
 
@@ -174,16 +165,7 @@ unsafe impl Simd for Avx2 {
                 let [low, high] = [low, high].map(|part| _mm256_permutevar8x32_ps(part, shifted));
                 _mm256_blendv_ps(low, high, half)
             };
-            [
-                number(words),
-                number(_mm256_srli_epi32::<8>(words)),
-                number(_mm256_srli_epi32::<16>(words)),
-                number(_mm256_srli_epi32::<24>(words)),
-                number(_mm256_srli_epi32::<4>(words)),
-                number(_mm256_srli_epi32::<12>(words)),
-                number(_mm256_srli_epi32::<20>(words)),
-                number(_mm256_srli_epi32::<28>(words)),
-            ]
+            each_nibble!(words, _mm256_srli_epi32, number)
         }
     }
 
@@ -343,16 +325,7 @@ unsafe impl Simd for Avx512 {
                 true => _mm512_permutexvar_ps(shifted, table),
                 false => _mm512_sub_ps(_mm512_permutexvar_ps(shifted, table), zero),
             };
-            [
-                number(words),
-                number(_mm512_srli_epi32::<8>(words)),
-                number(_mm512_srli_epi32::<16>(words)),
-                number(_mm512_srli_epi32::<24>(words)),
-                number(_mm512_srli_epi32::<4>(words)),
-                number(_mm512_srli_epi32::<12>(words)),
-                number(_mm512_srli_epi32::<20>(words)),
-                number(_mm512_srli_epi32::<28>(words)),
-            ]
+            each_nibble!(words, _mm512_srli_epi32, number)
         }
     }
 
@@ -364,16 +337,7 @@ unsafe impl Simd for Avx512 {
             let table = _mm512_loadu_ps(table.as_ptr());
             // Only the lowest 4 bits of an index count.
             let number = |shifted: __m512i| _mm512_permutexvar_ps(shifted, table);
-            [
-                number(words),
-                number(_mm512_srli_epi32::<8>(words)),
-                number(_mm512_srli_epi32::<16>(words)),
-                number(_mm512_srli_epi32::<24>(words)),
-                number(_mm512_srli_epi32::<4>(words)),
-                number(_mm512_srli_epi32::<12>(words)),
-                number(_mm512_srli_epi32::<20>(words)),
-                number(_mm512_srli_epi32::<28>(words)),
-            ]
+            each_nibble!(words, _mm512_srli_epi32, number)
         }
     }
 

@@ -58,7 +58,6 @@ mod tests {
     use crate::onnx::tensor::ElementType::Float;
     use crate::onnx::testing::*;
     use crate::ops::tensor::Tensor;
-    use crate::reference;
     use crate::testing::{Tolerance, check};
     use std::collections::HashMap;
 
@@ -73,12 +72,7 @@ mod tests {
         let (name, id) = &graph.inputs[0];
         let element = |at: &[usize]| Number::Float(if at[0] == 0 { rows[at[1]][at[2]] } else { rows[at[2]][at[1]] });
         let inputs = HashMap::from([(name.clone(), Tensor::from_fn(graph.descriptor(*id), element))]);
-        reference::run(&graph, &inputs)
-            .remove("y")
-            .expect("an output")
-            .numbers()
-            .map(|number| number.to_f64())
-            .collect()
+        y_of(&graph, &inputs)
     }
 
     #[test]

@@ -174,7 +174,6 @@ mod tests {
     use crate::onnx::tensor::ElementType::Float;
     use crate::onnx::testing::*;
     use crate::ops::tensor::Tensor;
-    use crate::reference;
     use std::collections::HashMap;
 
     /// What a graph of this opset computes of x = 1, 2, 3, ... as its output `y`.
@@ -189,12 +188,7 @@ mod tests {
             (name.clone(), tensor)
         };
         let inputs: HashMap<_, _> = graph.inputs.iter().map(counting).collect();
-        reference::run(&graph, &inputs)
-            .remove("y")
-            .expect("an output")
-            .numbers()
-            .map(|number| number.to_f64())
-            .collect()
+        y_of(&graph, &inputs)
     }
 
     fn picture() -> TestGraph {

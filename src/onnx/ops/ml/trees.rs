@@ -50,6 +50,16 @@ fn ints(call: &Call, name: &str) -> Vec<i64> {
     call.ints_attribute(name).unwrap_or_default()
 }
 
+/// Whether NaN goes to the true side, for each of `count` nodes; none if it never does.
+fn missing_sides(call: &Call, count: usize) -> Step<Vec<i64>> {
+    const NAME: &str = "nodes_missing_value_tracks_true";
+    let missing = ints(call, NAME);
+    if !missing.is_empty() {
+        check_length(NAME, missing.len(), count)?;
+    }
+    Ok(missing)
+}
+
 /// Checks that the list `name` has as many elements as others.
 fn check_length(name: &str, got: usize, expected: usize) -> Step<()> {
     match got == expected {
@@ -84,10 +94,7 @@ fn listed(call: &mut Call, votes: &str) -> Step<Forest> {
         ("nodes_values", values.len()),
     ];
     lists.into_iter().try_for_each(|(name, got)| check_length(name, got, count))?;
-    let missing = ints(call, "nodes_missing_value_tracks_true");
-    if !missing.is_empty() {
-        check_length("nodes_missing_value_tracks_true", missing.len(), count)?;
-    }
+    let missing = missing_sides(call, count)?;
     let mut places = HashMap::with_capacity(count);
     for (place, id) in tree_ids.iter().copied().zip(node_ids.iter().copied()).enumerate() {
         if places.insert(id, place).is_some() {
@@ -161,10 +168,7 @@ fn indexed(call: &mut Call) -> Step<Forest> {
         ("nodes_falseleafs", no_leaf.len()),
     ];
     lists.into_iter().try_for_each(|(name, got)| check_length(name, got, count))?;
-    let missing = ints(call, "nodes_missing_value_tracks_true");
-    if !missing.is_empty() {
-        check_length("nodes_missing_value_tracks_true", missing.len(), count)?;
-    }
+    let missing = missing_sides(call, count)?;
     let (targets, weights) = (ints(call, "leaf_targetids"), tensor(call, "leaf_weights")?);
     check_length("leaf_targetids", targets.len(), weights.len())?;
     check_room(weights.len().saturating_mul(ENTRY_BYTES))?;
