@@ -32,6 +32,8 @@ export interface OnnxValueInfo {
    * inferred from the inputs for an output that the file does not describe.
    */
   readonly declaredShape: readonly (number | string)[] | null;
+  /** The labels in the maps of an output that ZipMap makes; only those of a loaded model. */
+  readonly labels?: readonly string[] | undefined;
 }
 
 /** Metadata of a model file. */
@@ -162,12 +164,13 @@ export interface OnnxAbortSignal {
 
 /**
  * A WebNN data type, or another ONNX type of inputs and outputs, which is computed as float32 or int32. bfloat16 is passed as a
- * Uint16Array of the bits.
+ * Uint16Array of the bits, `string` as an array of strings. `map` is the result of ZipMap: an array with an object for each
+ * row, which has the numbers by their labels.
  */
-export type OnnxDataType = MLOperandDataType | 'double' | 'int16' | 'uint16' | 'bfloat16';
+export type OnnxDataType = MLOperandDataType | 'double' | 'int16' | 'uint16' | 'bfloat16' | 'string' | 'map';
 
 /** An output of a run. It can be fed to a model unchanged. */
-export interface OnnxResult<Data extends ArrayBufferView = any> {
+export interface OnnxResult<Data extends ArrayBufferView | string[] | Record<string, number | bigint>[] = any> {
   /**
    * The elements. float16 is a Float16Array if the runtime has one, otherwise a Uint16Array of the bits. Large data are
    * copied into JavaScript when they are first read. A result whose data nobody has read, such as a cache, is fed to a
@@ -217,8 +220,9 @@ export type OnnxFeed =
   | ArrayBufferView
   | ArrayBuffer
   | SharedArrayBuffer
+  | readonly string[]
   | {
-      data: ArrayBufferView | ArrayBuffer | SharedArrayBuffer;
+      data: ArrayBufferView | ArrayBuffer | SharedArrayBuffer | readonly string[];
       shape: readonly number[];
       dataType?: OnnxDataType | undefined;
       /**

@@ -64,10 +64,10 @@ type Values = Handle<'values'>;
  * values of the outputs that share a handle, by the indices of the outputs, and a value for each output that is whole
  * or alone: an ArrayBuffer of the realm that loaded the binary, a new tensor, or a held value.
  */
-export type Made = [numbers: ArrayBuffer, shared: Values | undefined, ...values: (ArrayBuffer | Tensor | Values)[]];
+export type Made = [numbers: ArrayBuffer, shared: Values | undefined, ...values: (ArrayBuffer | Tensor | Values | string[])[]];
 
-/** Tensors, bytes, and held values. */
-export type NativeFeeds = (Tensor | Values | Uint8Array)[];
+/** Tensors, bytes, texts, and held values. */
+export type NativeFeeds = (Tensor | Values | Uint8Array | string[])[];
 /** A tensor, true for a new tensor, null for an output that is dropped, undefined for one that is returned as data. */
 export type NativeTarget = Tensor | true | null | undefined;
 

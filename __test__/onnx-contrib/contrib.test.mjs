@@ -1,6 +1,7 @@
 // The models of scripts/python/contrib_models.py (one operator of com.microsoft each), optimized_models.py (networks that
-// onnxruntime saved after all of its optimizations), resize_models.py, ml_models.py (one operator of ai.onnx.ml each) and
-// classical_models.py (what exporters write): loaded, run, compared with onnxruntime's results.
+// onnxruntime saved after all of its optimizations), resize_models.py, ml_models.py (one operator of ai.onnx.ml each),
+// text_models.py (strings and maps) and classical_models.py (what exporters write): loaded, run, compared with onnxruntime's
+// results.
 // `npm run suite -- onnx-contrib` writes the models first and names their folders.
 
 import assert from 'node:assert/strict';
@@ -37,6 +38,18 @@ function assertAgrees(output, got, expected, tolerance) {
   }
 }
 
+/** Compares strings, or maps. */
+function assertEqual(output, got, expected) {
+  if (output.dtype === 'string') return assert.deepEqual(got, expected, output.name);
+  const names = (maps) => maps.map((map) => Object.keys(map).sort());
+  assert.deepEqual(names(got), names(expected), output.name);
+  const numbers = (maps) => maps.flatMap((map) => Object.keys(map).sort().map((name) => map[name]));
+  assertAgrees({ ...output, dtype: 'float32' }, numbers(got), numbers(expected));
+}
+
+/** Strings and maps are JSON. */
+const read = async (file) => (file.endsWith('.json') ? JSON.parse(readFileSync(file, 'utf8')) : await readNpy(file));
+
 let context;
 before(async () => {
   context = await ml.createContext();
@@ -64,13 +77,18 @@ for (const directory of directories) {
         for (const { inputs, outputs } of entry.runs) {
           const feeds = {};
           for (const input of inputs) {
-            const { data, shape } = await readNpy(path.join(folder, input.file));
+            const { data, shape } = await read(path.join(folder, input.file));
             feeds[input.name] = { data, shape };
           }
           const results = await model.run(feeds);
           for (const output of outputs) {
-            const expected = await readNpy(path.join(folder, output.file));
+            const expected = await read(path.join(folder, output.file));
             assert.deepEqual(results[output.name].shape, output.shape, output.name);
+            if (['string', 'map'].includes(output.dtype)) {
+              assert.equal(results[output.name].dataType, output.dtype);
+              assertEqual(output, results[output.name].data, expected.data);
+              continue;
+            }
             const values = [results[output.name].data, expected.data].map((data) => valuesOf(data, output.dtype));
             assertAgrees(output, ...values, entry.tolerance);
           }

@@ -1,6 +1,8 @@
 // Runs one prepared single-operator test of the onnx package through `webnn-node/onnx`.
 
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { inspect, isDeepStrictEqual } from 'node:util';
 import { loadModel, OnnxError } from 'webnn-node/onnx';
 import { arrayOf } from 'webnn-node-text/elements';
 import { readNpy } from '../../packages/cli/lib/npy.mjs';
@@ -13,7 +15,8 @@ const TIME_LIMIT = 60_000;
 /** Reads the tensors that `rows` of the index name. @returns {Promise<Record<string, Awaited<ReturnType<typeof readNpy>>>>} */
 async function readTensors(directory, { name, ...test }, kind) {
   const entries = test[kind].map(async (row) => {
-    const tensor = await readNpy(join(directory, name, row.file));
+    const file = join(directory, name, row.file);
+    const tensor = file.endsWith('.json') ? JSON.parse(await readFile(file, 'utf8')) : await readNpy(file);
     // NumPy has no such type: the file has the bits.
     return [row.name, row.dataType.startsWith('bfloat16') ? { ...tensor, dataType: 'bfloat16' } : tensor];
   });
@@ -30,6 +33,9 @@ function outputProblem(name, { data, ...descriptor }, expected) {
   const wanted = { dataType: dataTypeOf(expected), shape: expected.shape };
   if (descriptor.dataType !== wanted.dataType || descriptor.shape.join() !== wanted.shape.join()) {
     return `${name}: is ${descriptor.dataType} [${descriptor.shape.join(', ')}], expected ${wanted.dataType} [${wanted.shape.join(', ')}]`;
+  }
+  if (wanted.dataType === 'string') {
+    return isDeepStrictEqual(data, expected.data) ? undefined : `${name}: got ${inspect(data)}, expected ${inspect(expected.data)}`;
   }
   const kind = expected.dataType === 'bfloat16' ? Uint16Array : /** @type {any} */ (arrayOf(expected.dataType, 0).constructor);
   if (!(data instanceof kind)) {

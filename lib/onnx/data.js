@@ -5,7 +5,7 @@
 const { DATA_TYPES, VIEWS, requireKind } = require('../descriptor.js');
 const { amount, article, quote } = require('../errors.js');
 const { slots: tensorSlots } = require('../tensor.js');
-const { conversionError, isObject } = require('../webidl.js');
+const { conversionError, isObject, usvString } = require('../webidl.js');
 const { CONVERTED } = require('./converted.js');
 const { codedError } = require('./errors.js');
 const { isUnchanged } = require('./unread.js');
@@ -88,6 +88,29 @@ function toFeed(what, value, name, inputs) {
 /** What can be fed, for messages. */
 const FEEDS = 'a typed array, a buffer, an MLTensor or { data, shape }';
 
+/** The kind of data that are arrays of strings. */
+const TEXTS = 'texts';
+
+/**
+ * @param {string} what from `feedName`
+ * @param {unknown[]} list
+ * @returns {{data: string[], kind: string}} the elements of an input of strings
+ * @throws {TypeError} if an element is no string, or has lone surrogates, which no file of UTF-8 has
+ */
+function toTexts(what, list) {
+  const data = [...list];
+  for (let index = 0; index < data.length; index++) {
+    const text = data[index];
+    if (typeof text !== 'string') {
+      throw conversionError(what, index, 'a string', text);
+    }
+    if (usvString(text, what) !== text) {
+      throw new TypeError(`${what}[${index}] has a lone surrogate, which UTF-8 cannot represent`);
+    }
+  }
+  return { data: /** @type {string[]} */ (data), kind: TEXTS };
+}
+
 /**
  * @param {string} what from `feedName`
  * @param {unknown} data
@@ -100,6 +123,9 @@ function toData(what, data, name, inputs) {
     return toBufferSource(data, what, FEEDS);
   }
   const dataType = inputs.find((input) => input.name === name)?.dataType;
+  if (dataType === 'string') {
+    return toTexts(what, data);
+  }
   const views = VIEWS_BY_TYPE.get(dataType ?? '');
   if (dataType === undefined || views === undefined) {
     throw conversionError(what, undefined, 'a typed array, as in Float32Array.from(values)', data);
@@ -138,7 +164,8 @@ function toFeedOfData(what, value, name, inputs) {
   const feed = /** @type {FeedOfData} */ (toData(what, data, name, inputs));
   feed.shape = requireNumbers([...shape], () => `${what}: shape`);
   feed.dataType = dataType;
-  feed.transfer = transfers(transfer, what);
+  // Strings have no buffer.
+  feed.transfer = feed.kind !== TEXTS && transfers(transfer, what);
   return feed;
 }
 
@@ -175,9 +202,12 @@ function requireSameType(given, dataType, what) {
  * @param {string} what
  * @throws {TypeError} if the data are of another type
  */
-function requireType({ kind, dataType: given }, dataType, what) {
+function requireType({ data, kind, dataType: given }, dataType, what) {
   if (given !== undefined) {
     requireSameType(given, dataType, what);
+  }
+  if (dataType === 'string' && kind !== TEXTS) {
+    throw conversionError(what, undefined, 'an array of strings', data);
   }
   const views = VIEWS_BY_TYPE.get(dataType);
   // Any other type makes loading the model fail, with a message about it.
@@ -186,4 +216,4 @@ function requireType({ kind, dataType: given }, dataType, what) {
   }
 }
 
-module.exports = { feedName, nativeBytes, requireNumbers, requireSameType, requireType, toFeed, toFeedOfData };
+module.exports = { TEXTS, feedName, nativeBytes, requireNumbers, requireSameType, requireType, toFeed, toFeedOfData };

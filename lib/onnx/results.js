@@ -10,7 +10,7 @@ const { codedError } = require('./errors.js');
 const { PRESENT, ResultsToken, groupOf } = require('./groups.js');
 const { HeldValues, INSPECT, SHOWN, giveHeld, heldBehind, plainObjects } = require('./unread.js');
 
-const { ArrayBuffer, Object, Uint32Array, Uint8Array } = globalThis;
+const { Array, ArrayBuffer, Object, Uint32Array, Uint8Array } = globalThis;
 const { defineProperty } = Object;
 
 const PlainResults = plainObjects();
@@ -96,7 +96,7 @@ class ResultMaker {
     let at = 0;
     let next = 2;
     for (let place = 0; place < this.#outputs.length; place++) {
-      const { name } = this.#outputs[place];
+      const { name, labels } = this.#outputs[place];
       const delivery = numbers[at];
       const kind = delivery === ABSENT ? undefined : this.#kindOf(place, numbers[at + 1]);
       at += 2;
@@ -108,13 +108,16 @@ class ResultMaker {
           put(results, name, target.object);
         }
       } else if (delivery === ALONE) {
-        put(results, name, new HeldValues(/** @type {import('../internal.js').Handle<'values'>} */ (made[next++]), [kind]).result(0));
+        const result = new HeldValues(/** @type {import('../internal.js').Handle<'values'>} */ (made[next++]), [kind]).result(0);
+        put(results, name, labels === undefined ? result : mapsOf(result, labels));
       } else {
         const shape = new Array(numbers[at++]);
         for (let axis = 0; axis < shape.length; axis++) {
           shape[axis] = numbers[at++];
         }
-        put(results, name, this.#wholeOf(made[next++], kind, shape, fetches.get(name) === 'tensor'));
+        const isTensor = fetches.get(name) === 'tensor';
+        const whole = this.#wholeOf(made[next++], kind, shape, isTensor);
+        put(results, name, labels === undefined || isTensor ? whole : mapsOf(/** @type {import('../../onnx.js').OnnxResult} */ (whole), labels));
       }
     }
     if (made[1] !== undefined || this.#members !== undefined) {
@@ -137,14 +140,15 @@ class ResultMaker {
     if (this.#kinds[place]?.made !== made) {
       const { name, dataType } = this.#outputs[place];
       const kinds = [...this.#kinds];
-      kinds[place] = { name, made, dataType: /** @type {import('../../onnx.js').OnnxDataType} */ (CONVERTED.has(dataType) ? dataType : made) };
+      const isOther = dataType === 'string' || CONVERTED.has(dataType);
+      kinds[place] = { name, made, dataType: /** @type {import('../../onnx.js').OnnxDataType} */ (isOther ? dataType : made) };
       this.#kinds = kinds;
     }
     return this.#kinds[place];
   }
 
   /**
-   * @param {import('../internal.js').Made[number]} value a new tensor, or an ArrayBuffer
+   * @param {import('../internal.js').Made[number]} value a new tensor, an ArrayBuffer, or an array of strings
    * @param {import('./unread.js').OutputKind} kind
    * @param {number[]} shape
    * @param {boolean} isTensor
@@ -154,8 +158,22 @@ class ResultMaker {
       const handle = /** @type {import('../internal.js').Handle<'tensor'>} */ (value);
       return this.#context.adoptTensor(handle, { dataType: made, shape, readable: true, writable: true });
     }
+    if (dataType === 'string') {
+      return { data: [.../** @type {string[]} */ (/** @type {unknown} */ (value))], shape, dataType };
+    }
     return { data: elementsOf(ownBuffer(/** @type {ArrayBuffer} */ (value)), made, dataType), shape, dataType };
   }
+}
+
+/**
+ * @param {import('../../onnx.js').OnnxResult} result a row of numbers, or several
+ * @param {readonly string[]} labels of its columns
+ * @returns {import('../../onnx.js').OnnxResult} an object for each row, with its numbers by label
+ */
+function mapsOf({ data, shape }, labels) {
+  const rows = shape.length === 1 ? 1 : shape[0];
+  const mapAt = (/** @type {number} */ row) => Object.fromEntries(labels.map((label, column) => [label, data[row * labels.length + column]]));
+  return { data: Array.from({ length: rows }, (_, row) => mapAt(row)), shape: [rows], dataType: 'map' };
 }
 
 /**

@@ -1,7 +1,8 @@
 """What the programs have in common that write small models with onnxruntime's results:
 
     DIRECTORY/<case>/model.onnx
-    DIRECTORY/<case>/in_<name>.npy, out_<name>.npy      of the first run; of later ones in_<name>.<run>.npy, ...
+    DIRECTORY/<case>/in_<name>.npy, out_<name>.npy      of the first run; of later ones in_<name>.<run>.npy, ...;
+                                                        .json of strings and maps: { data, shape, dataType }
     DIRECTORY/manifest.json             a description of each case, and names, types and shapes of its runs, in order
 """
 
@@ -19,6 +20,21 @@ def rng(name):
     return np.random.Generator(np.random.PCG64(zlib.crc32(name.encode())))
 
 
+def save_value(folder, name, value):
+    """Writes an input or output; gives its entry for the manifest, without its name."""
+    if isinstance(value, list):
+        data, shape, dtype = [{str(key): float(number) for key, number in row.items()} for row in value], [len(value)], "map"
+    else:
+        value = np.asarray(value, order="C")
+        if value.dtype.kind not in "OU":
+            np.save(os.path.join(folder, f"{name}.npy"), value)
+            return {"file": f"{name}.npy", "dtype": value.dtype.name, "shape": list(value.shape)}
+        data, shape, dtype = [str(text) for text in value.flat], list(value.shape), "string"
+    with open(os.path.join(folder, f"{name}.json"), "w") as file:
+        json.dump({"data": data, "shape": shape, "dataType": dtype}, file)
+    return {"file": f"{name}.json", "dtype": dtype, "shape": shape}
+
+
 def save_case(folder, description, runs, **more):
     """Writes feeds and results of each run into `folder`; gives the case's entry for the manifest, with `more`."""
     entry = {"description": description, "runs": [], **more}
@@ -27,10 +43,8 @@ def save_case(folder, description, runs, **more):
         run = {}
         for kind, key, values in zip(("in", "out"), ("inputs", "outputs"), arrays, strict=True):
             run[key] = []
-            for name, array in values.items():
-                file = f"{kind}_{name}{suffix}.npy"
-                np.save(os.path.join(folder, file), np.asarray(array, order="C"))
-                run[key].append({"name": name, "file": file, "dtype": array.dtype.name, "shape": list(array.shape)})
+            for name, value in values.items():
+                run[key].append({"name": name, **save_value(folder, f"{kind}_{name}{suffix}", value)})
         entry["runs"].append(run)
     return entry
 

@@ -11,12 +11,13 @@ Writes
 
     OUT_DIR/<test>/model.onnx
     OUT_DIR/<test>/computed.onnx                     the model as it is, where inputs become initializers
-    OUT_DIR/<test>/input_<i>.npy, computed_<i>.npy, output_<i>.npy     bool as uint8, bfloat16 as the bits; in the order of index.json
+    OUT_DIR/<test>/input_<i>.npy, computed_<i>.npy, output_<i>.npy     bool as uint8, bfloat16 as the bits; in the order of index.json;
+                                                     .json of strings: { data, shape, dataType }
     OUT_DIR/index.json                               [{ name, opset, operators, dataTypes, emptyTensors,
                                                         baked, corrected, inputs, computed, outputs }], sorted by name
 
 where `inputs`, `computed` (all inputs of computed.onnx, or null) and `outputs` are [{ name, dataType, file }]; `file` is null where NumPy cannot hold the value
-(sequences, optional values, strings, 4-bit and 8-bit floats, ...). `dataTypes` are the element types, by ONNX's
+(sequences, optional values, 4-bit and 8-bit floats, ...). `dataTypes` are the element types, by ONNX's
 names, of all graph inputs, outputs, initializers and constants; `emptyTensors` names the inputs and outputs, but for
 baked ones, that have no elements; `corrected` says why the expected results are not those of the package, or is null.
 """
@@ -204,7 +205,11 @@ def write_values(out, kind, infos, values):
         data_type = value_type(info)
         file = None
         is_bfloat16 = value is not None and type_name(value.data_type) == "bfloat16"
-        if value is not None and (is_bfloat16 or type_name(value.data_type) in PLAIN):
+        if value is not None and type_name(value.data_type) == "string":
+            file = f"{kind}_{i}.json"
+            texts = [text.decode() for text in value.string_data]
+            (out / file).write_text(json.dumps({"data": texts, "shape": list(value.dims), "dataType": "string"}))
+        elif value is not None and (is_bfloat16 or type_name(value.data_type) in PLAIN):
             array = numpy_helper.to_array(value)
             if is_bfloat16:
                 array = array.view(np.uint16)

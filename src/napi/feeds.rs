@@ -23,6 +23,8 @@ pub enum Fed {
     Held(HeldContents),
     /// A tensor of the context.
     Tensor(Arc<Tensor>),
+    /// Texts.
+    Texts(Vec<String>),
 }
 
 /// The access to data: a run within its call may read them in place, and JavaScript may have given them up besides.
@@ -145,6 +147,8 @@ impl Fed {
         match self {
             Fed::Data(Data { bytes, .. }) => Offer::Data { bytes: *bytes, shape },
             Fed::Held(contents) => Offer::Data { bytes: contents.len(), shape },
+            // Their numbers are int32.
+            Fed::Texts(texts) => Offer::Data { bytes: size_of::<i32>() * texts.len(), shape },
             Fed::Tensor(tensor) => Offer::Tensor(tensor),
         }
     }
@@ -175,7 +179,7 @@ const OWN_SHAPE: f64 = -2.0;
 
 /// The feed of each input of `session`, and its shape, if it has one.
 ///
-/// The elements of `feeds` are a view of the data, [`HeldValues`] or a tensor. For each, `numbers` has the index of the
+/// The elements of `feeds` are a view of the data, an array of texts, [`HeldValues`] or a tensor. For each, `numbers` has the index of the
 /// input, the index of the result in its [`HeldValues`] or the access to the data, and the shape: the number of dimensions and their sizes, -1
 /// without a shape, or [`OWN_SHAPE`]. [`HeldValues`] with results for several inputs have -1 in place of the input, the
 /// number of these inputs, and their indices, each followed by that of the result.
@@ -210,11 +214,14 @@ pub fn given_feeds(
         }
         let input = input as usize;
         let (place, rank) = (numbers.next_index()?, numbers.next()?);
-        let feed = Fed::of(&feed, place, owner)?;
+        let feed = match inputs.get(input).ok_or_else(mismatch)?.is_texts() {
+            true => Fed::Texts(from_value(&feed)?),
+            false => Fed::of(&feed, place, owner)?,
+        };
         let shape = match (&feed, rank) {
             (Fed::Held(contents), OWN_SHAPE) => Some(contents.shape()),
             (_, rank) if rank < 0.0 => None,
-            (_, rank) => Some(numbers.sizes(rank as usize, &inputs.get(input).ok_or_else(mismatch)?.name)?),
+            (_, rank) => Some(numbers.sizes(rank as usize, &inputs[input].name)?),
         };
         put(input, (feed, shape))?;
     }

@@ -13,10 +13,11 @@ use super::warn::Warned;
 use super::{ContextHandle, GraphHandle, Result, tensor_handle};
 use crate::description::{text, text_of};
 use crate::error::{Code, Error};
-use crate::memory::{Buffer, bytes_of, expect_writes};
+use crate::memory::{Buffer, bytes_of, elements, expect_writes};
 use crate::onnx::describe::interface;
 use crate::onnx::error::shortened;
 use crate::onnx::stop::Stop;
+use crate::onnx::texts::RunTexts;
 use crate::onnx::{Model, ModelError};
 use crate::runtime::{Done, Slot, Tensor, spawn};
 use crate::session::signature::checked_size;
@@ -289,6 +290,8 @@ unsafe fn run_of(
         Some(all) => (0..outputs.len()).map(|at| target(&element(all, at)?, owner)).collect::<Result<_>>()?,
     };
     require_distinct(&given, &targets)?;
+    signature.check_targets(&targets).map_err(coded)?;
+    let texts = session.texts().map_err(coded)?;
     let offers: Vec<Offer> = given.iter().zip(given_shapes).map(|(given, shape)| given.offer(shape)).collect();
     let shapes = signature.shapes_of_feeds(&offers).map_err(coded)?;
     drop(offers);
@@ -298,6 +301,12 @@ unsafe fn run_of(
     let feeds = given.into_iter().zip(shapes.iter()).enumerate().map(|(at, (given, shape))| {
         Ok(match given {
             Fed::Tensor(tensor) => Feed::Tensor(tensor),
+            Fed::Texts(given) => {
+                let texts = texts.as_ref().expect("an input is of texts");
+                let numbers = given.iter().map(|text| texts.number(text)).collect::<crate::error::Result<Vec<i32>>>();
+                let numbers = numbers.and_then(|numbers| Buffer::copy_of(bytes_of(&numbers)));
+                Feed::Bytes(Arc::new(numbers.map_err(coded)?))
+            }
             Fed::Held(HeldContents::Bytes { bytes, .. }) => Feed::Bytes(bytes),
             Fed::Held(HeldContents::Cache(cache)) => {
                 match shape.iter().copied().eq(cache.descriptor.shape.iter().map(|size| size.get())) {
@@ -316,7 +325,7 @@ unsafe fn run_of(
         })
     });
     let feeds = feeds.collect::<Result<_>>()?;
-    let mut run = session.run(shapes, feeds, targets);
+    let mut run = session.run(shapes, feeds, targets).with_texts(texts);
     later.into_iter().for_each(|(at, copy)| run.feed_later(at, copy));
     Ok(run)
 }
@@ -343,6 +352,7 @@ pub fn run_session(
     // SAFETY: no JavaScript runs until this function returns, except for `make_room`, after which the feeds are looked at
     // again; and the run that outlives it takes everything back.
     let mut run = unsafe { run_of(handle, &feeds, numbers, fetches.as_ref(), warn, &mut lent)? };
+    let texts = run.texts();
     if may_run_here {
         let mut rooms = Rooms::default();
         let lend = |at, len| {
@@ -357,14 +367,15 @@ pub fn run_session(
         };
         run = match run.run_here(lend) {
             Ok(values) => {
-                let made = values.and_then(|values| results(&env, owner, session, grouped, values, &rooms));
+                let made = values
+                    .and_then(|values| results(&env, owner, session, grouped, values, (&rooms, texts.as_deref())));
                 return made.and_then(|made| list(&env, made)).map(Some).map_err(coded);
             }
             Err(run) => run,
         };
         lent.take_back(session, owner, &mut run)?;
     }
-    let (values, results) = results_later(owner, session, grouped);
+    let (values, results) = results_later(owner, session, grouped, texts);
     run.enqueue(values, owner.environment.deliver(&env, id, results));
     Ok(None)
 }
@@ -385,7 +396,7 @@ pub fn profile_session(
     let SessionHandle { session, owner, .. } = &**handle;
     // SAFETY: nothing is lent.
     let run = unsafe { run_of(handle, &feeds, numbers, fetches.as_ref(), warn, &mut Lent::new(false))? };
-    let (values, results) = results_later(owner, session, grouped);
+    let (values, results) = results_later(owner, session, grouped, run.texts());
     let timings = Arc::new(Slot::<String>::default());
     let taken = timings.clone();
     let collect: Collect = Box::new(move |env| {
@@ -402,11 +413,13 @@ fn results_later(
     owner: &Arc<Owner>,
     session: &Arc<Session>,
     grouped: &[u32],
+    texts: Option<Arc<RunTexts>>,
 ) -> (Arc<Slot<Vec<Option<Output>>>>, Collect) {
     let values = Arc::new(Slot::<Vec<Option<Output>>>::default());
     let (made, keeper, holder, grouped) = (values.clone(), session.clone(), owner.clone(), grouped.to_vec());
     let collect: Collect = Box::new(move |env| {
-        results(env, &holder, &keeper, &grouped, made.take().unwrap_or_default(), &Rooms::default())
+        let values = made.take().unwrap_or_default();
+        results(env, &holder, &keeper, &grouped, values, (&Rooms::default(), texts.as_deref()))
     });
     (values, collect)
 }
@@ -415,7 +428,7 @@ fn results_later(
 fn require_distinct(feeds: &[Fed], targets: &[Target]) -> Result<()> {
     let feeds = feeds.iter().filter_map(|feed| match feed {
         Fed::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
-        Fed::Data(_) | Fed::Held(_) => None,
+        Fed::Data(_) | Fed::Held(_) | Fed::Texts(_) => None,
     });
     let targets = targets.iter().filter_map(|target| match target {
         Target::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
@@ -503,14 +516,14 @@ enum Delivery {
 /// delivery, the number of its data type, and what the delivery adds.
 ///
 /// Results share a handle if they grow in place, or if their index is in `grouped`: those are mostly fed back unread.
-/// Those that were written into one of `rooms` are there.
+/// Those that were written into one of `rooms` are there. Texts are arrays.
 fn results(
     env: &Env,
     owner: &Arc<Owner>,
     session: &Arc<Session>,
     grouped: &[u32],
     values: Vec<Option<Output>>,
-    rooms: &Rooms,
+    (rooms, texts): (&Rooms, Option<&RunTexts>),
 ) -> crate::error::Result<Vec<sys::napi_value>> {
     let (mut made, mut numbers, mut shared) = (Vec::new(), Vec::<u32>::new(), Vec::new());
     let mut share = |at: usize, contents: HeldContents| {
@@ -528,6 +541,10 @@ fn results(
         };
         match output {
             None => numbers.extend([Delivery::Absent as u32, 0]),
+            Some(Output::Bytes { descriptor, bytes }) if session.signature().outputs[at].is_texts() => {
+                describe(Delivery::Whole, &descriptor);
+                made.push(value(env, texts_of(texts, &bytes)?)?);
+            }
             Some(Output::Tensor(tensor)) => {
                 describe(Delivery::Whole, tensor.descriptor());
                 made.push(value(env, tensor_handle(tensor, owner))?);
@@ -559,6 +576,17 @@ fn results(
     let shared = (!shared.is_empty()).then(|| External::new(HeldValues::new(owner, session, 0, shared)));
     let first = [array_buffer(env, bytes_of(&numbers))?, value(env, shared)?];
     Ok(first.into_iter().chain(made).collect())
+}
+
+/// The texts with these numbers.
+fn texts_of(texts: Option<&RunTexts>, numbers: &Buffer) -> crate::error::Result<Vec<String>> {
+    let text = |&number: &i32| {
+        let text = texts.and_then(|texts| texts.text(number));
+        let text =
+            text.ok_or_else(|| Error::coded(Code::Operation, format!("run: no text has the number {number}")))?;
+        Ok(text.to_string())
+    };
+    elements::<i32>(numbers.bytes()).iter().map(text).collect()
 }
 
 /// Compiles a session for shapes of inputs by name. Returns a handle to the graph (null if there is none), and a

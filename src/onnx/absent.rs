@@ -19,18 +19,7 @@ const fn absent(domain: &'static str, reason: &'static str, operators: &'static 
 /// All operators that are known and have no translation.
 pub const ABSENT: &[Absent] = &[
     absent("", "it decodes the bytes of a picture: decode it before, and feed its pixels", &["ImageDecoder"]),
-    absent(
-        "",
-        "it computes texts, which WebNN does not have: prepare them before, and feed numbers",
-        &["RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"],
-    ),
-    absent(ML, "it maps between texts and integers, and WebNN does not have texts", &["CategoryMapper"]),
     absent(ML, "its input is a map, which WebNN does not have", &["CastMap", "DictVectorizer"]),
-    absent(
-        ML,
-        "its result is a list of maps; request its input, a tensor of scores, in place of it as an output",
-        &["ZipMap"],
-    ),
     absent(
         MICROSOFT,
         "it holds a whole model and the search for its next tokens: export the model itself, and generate with webnn-node-text",
@@ -40,11 +29,6 @@ pub const ABSENT: &[Absent] = &[
         MICROSOFT,
         "it holds what a compiler made for one device: take the model that was compiled",
         &["EPContext", "Snpe"],
-    ),
-    absent(
-        MICROSOFT,
-        "it computes texts, which WebNN does not have",
-        &["MurmurHash3", "Tokenizer", "WordConvEmbedding"],
     ),
     absent(MICROSOFT, "it is for training", &["BiasDropout", "BitmaskBiasDropout", "BitmaskDropout", "IsAllFinite"]),
     absent(
@@ -117,12 +101,14 @@ pub const ABSENT: &[Absent] = &[
             "MatMulFpQ4",
             "MatMulInteger16",
             "MaxpoolWithMask",
+            "MurmurHash3",
             "NGramHashMapping",
             "NGramRepeatBlock",
             "SampleOp",
             "SparseAttention",
             "SparseToDenseMatMul",
             "VarlenNGramHashMapping",
+            "WordConvEmbedding",
         ],
     ),
 ];

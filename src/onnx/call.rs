@@ -45,13 +45,13 @@ const LISTS: usize = 14 << 20;
 /// A node under translation.
 pub struct Call<'c, 'm> {
     pub(super) importer: &'c mut Importer<'m>,
-    node: Node<'c>,
+    pub(super) node: Node<'c>,
     pub(super) label: String,
-    inputs: Vec<Option<Value>>,
+    pub(super) inputs: Vec<Option<Value>>,
     arguments: Vec<Argument>,
     /// The version of the node's operator set that the model uses.
     pub opset: i64,
-    place: Place<'c>,
+    pub(super) place: Place<'c>,
 }
 
 impl<'c, 'm> Call<'c, 'm> {
@@ -136,6 +136,7 @@ impl<'c, 'm> Call<'c, 'm> {
     fn operand(&self, value: &Value, index: usize) -> Step<OperandId> {
         match value {
             Value::Tensor(id) => Ok(*id),
+            Value::Texts(_) => Err(Refusal(format!("input {index} is a tensor of texts, expected numbers"))),
             Value::Literal(literal) => {
                 Err(Refusal(format!("input {index} is of type {}, which WebNN does not have", literal.element)))
             }
@@ -155,7 +156,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// If it is missing or not a tensor.
     pub fn input_shape(&self, index: usize) -> Step<Vec<Dim>> {
         match self.required(index)? {
-            Value::Tensor(id) => Ok(self.shape(id)),
+            Value::Tensor(id) | Value::Texts(id) => Ok(self.shape(id)),
             Value::Literal(literal) => Ok(dims(&literal.shape)),
             Value::Empty(descriptor) => Ok(descriptor.shape),
             _ => Err(Refusal(format!("input {index} is not a tensor"))),
@@ -180,17 +181,9 @@ impl<'c, 'm> Call<'c, 'm> {
         self.importer.model.free_inputs().any(|input| input.element == Some(ElementType::Double))
     }
 
-    /// Refuses the output at `index` alone, if it is named: nodes that read it and requests for it get the reason.
-    pub fn withhold(&mut self, index: usize, refusal: Refusal) -> Value {
-        if let Some(id) = self.node.output(index) {
-            self.importer.withheld.insert(id, refusal);
-        }
-        Value::Unknown
-    }
-
     // ---- Attributes ----------------------------------------------------------------------------------------------
 
-    fn attribute(&self, name: &str) -> Option<proto::Attribute> {
+    pub(super) fn attribute(&self, name: &str) -> Option<proto::Attribute> {
         self.importer.model.arena.attribute(&self.arguments, name)
     }
 

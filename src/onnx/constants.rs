@@ -9,7 +9,7 @@ use crate::dimension::Dim;
 use crate::dtype::{DataType, Element, Number};
 use crate::error::{Error, amount};
 use crate::ir::{Constant, FileType, OperandId, Widened, bytes_of_sizes};
-use crate::memory::{Backing, Buffer, Mapped, elements_mut};
+use crate::memory::{Backing, Buffer, Mapped, bytes_of, elements_mut};
 use crate::shape::Descriptor;
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -71,12 +71,27 @@ pub enum Conversion {
 impl Importer<'_> {
     /// Converts a tensor of the file to a value.
     pub fn literal(&mut self, literal: Literal) -> Result<Value> {
+        if literal.element == ElementType::String {
+            return self.texts(&literal);
+        }
         let Some(dtype) = literal.element.webnn() else { return Ok(Value::Literal(Arc::new(literal))) };
         let descriptor = Descriptor::new(dtype, literal.shape);
         if descriptor.is_empty() {
             return Ok(Value::Empty(descriptor));
         }
         self.stored(descriptor, &literal.bytes).map(Value::Tensor)
+    }
+
+    /// The numbers of a constant's texts.
+    fn texts(&mut self, literal: &Literal) -> Result<Value> {
+        let numbers = self.model.texts().numbers(literal)?;
+        let descriptor = Descriptor::new(DataType::Int32, literal.shape.as_slice());
+        if descriptor.is_empty() {
+            return Ok(Value::Empty(descriptor));
+        }
+        self.take_memory(descriptor.bytes())?;
+        let constant = self.builder.constant(descriptor, bytes_of(&numbers));
+        constant.map(Value::Texts).map_err(ModelError::of_constant)
     }
 
     /// A constant with the bytes of the file.

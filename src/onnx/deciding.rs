@@ -59,7 +59,8 @@ impl Decider {
     /// `input`, if it has few integers or truth values. A list whose length is not known decides with a single element:
     /// with more, it has one for each of a batch.
     fn of(input: &ValueInfo, request: &Request) -> Option<Decider> {
-        let dtype = input.element.and_then(ElementType::carried).filter(|dtype| !dtype.is_float())?;
+        let is_number = |dtype: &DataType| !dtype.is_float() && !input.is_texts();
+        let dtype = input.element.and_then(ElementType::carried).filter(is_number)?;
         let declared = input.shape.as_ref()?;
         let size = |dimension: &Dimension| match dimension {
             Dimension::Fixed(size) => Some(*size),

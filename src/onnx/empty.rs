@@ -23,6 +23,7 @@ pub(super) fn stand_in(builder: &mut Builder, other: &Builder, value: &Value, si
     let operand = |value: Result<OperandId>| value.ok().map(Value::Tensor);
     match value {
         Value::Tensor(id) => operand(builder.stand_in(other, *id)),
+        Value::Texts(id) => operand(builder.stand_in(other, *id)).map(Value::of_texts),
         Value::Empty(Descriptor { dtype, shape }) => {
             let sizes = shape.iter().map(|&dim| if dim == 0 { Dim::from(size) } else { dim });
             operand(builder.unnamed_input(Descriptor { dtype: *dtype, shape: sizes.collect() }))

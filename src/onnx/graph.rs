@@ -314,6 +314,11 @@ impl Arena {
         arguments.iter().any(|argument| self.attributes[argument.attribute.index()].graph.is_some())
     }
 
+    /// All attributes, of all nodes and functions.
+    pub fn attributes(&self) -> impl Iterator<Item = proto::Attribute> {
+        self.attributes.iter().map(AttributeRecord::decode)
+    }
+
     /// All initializers, of all graphs.
     pub fn initializers(&self) -> impl Iterator<Item = &TensorRecord> {
         self.initializers.iter()

@@ -41,6 +41,7 @@ pub mod tensor;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+pub mod texts;
 pub mod value;
 
 pub use error::{ModelError, Result, Unsupported};

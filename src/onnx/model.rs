@@ -8,6 +8,7 @@ use super::graph::{Arena, AttributeId, FunctionId, Graph, GraphId, NameId};
 use super::proto;
 use super::sizes::is_placeholder;
 use super::tensor::ElementType;
+use super::texts::{Prepared, Texts};
 use crate::error::amount;
 use bytes::Bytes;
 use serde::Serialize;
@@ -70,6 +71,9 @@ pub struct ValueInfo {
     pub shape: Option<Vec<Dimension>>,
     /// Its dimensions as in the file; unnamed dimensions have an empty name.
     pub declared_shape: Option<Vec<Dimension>>,
+    /// The labels of the columns of its tensor, if it is a list with a map for each row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Vec<String>>,
 }
 
 /// Names dimensions without a name, or with a placeholder, after `value` and their axis: they may differ in size.
@@ -84,9 +88,26 @@ fn named(value: &str, shape: &[Dimension]) -> Vec<Dimension> {
 impl ValueInfo {
     /// A value of which only the name is known.
     pub fn unknown(name: impl Into<String>) -> ValueInfo {
-        let (element, shape, declared_shape) = (None, None, None);
+        let (element, shape, declared_shape, labels) = (None, None, None, None);
         let (data_type, r#type) = ("unknown".into(), "unknown".into());
-        ValueInfo { name: name.into(), element, data_type, r#type, shape, declared_shape }
+        ValueInfo { name: name.into(), element, data_type, r#type, shape, declared_shape, labels }
+    }
+
+    /// Whether it is a tensor of texts.
+    pub fn is_texts(&self) -> bool {
+        self.element == Some(ElementType::String)
+    }
+
+    /// Checks that a value is of texts if, and only if, that is what the file declares.
+    ///
+    /// # Errors
+    /// The reason, to follow the name of the value.
+    pub fn check_texts(&self, is_texts: bool) -> Result<(), String> {
+        match (is_texts, self.is_texts()) {
+            (true, false) => Err(format!("is a tensor of texts, and declared as {}", self.r#type)),
+            (false, true) => Err("is a tensor of numbers, and declared as one of texts".to_string()),
+            _ => Ok(()),
+        }
     }
 
     /// Adds these dimensions if the file declares none.
@@ -127,6 +148,10 @@ pub struct Model {
     pub files: Arc<Files>,
     /// The result of [`block_size`](Model::block_size), once it is known.
     pub(super) known_block_size: OnceLock<Result<Option<u32>>>,
+    /// The result of [`texts`](Model::texts), once it is known.
+    known_texts: OnceLock<Arc<Texts>>,
+    /// What nodes have made of their attributes.
+    pub(super) prepared: Prepared,
 }
 
 fn opsets(encoded: &[Bytes]) -> Result<BTreeMap<String, i64>> {
@@ -232,6 +257,11 @@ impl Model {
     /// The main graph.
     pub fn graph(&self) -> &Graph {
         self.arena.graph(self.main)
+    }
+
+    /// The texts of its constants and attributes.
+    pub fn texts(&self) -> &Arc<Texts> {
+        self.known_texts.get_or_init(|| Arc::new(Texts::of(self)))
     }
 
     /// The function that an operator refers to.
@@ -354,8 +384,9 @@ impl Model {
             opsets,
             properties,
         };
+        let (known_block_size, known_texts, prepared) = Default::default();
         // The remaining pages hold weights that nothing has read yet.
         files.release();
-        Ok(Model { metadata, arena, main, functions, files: Arc::new(files), known_block_size: OnceLock::new() })
+        Ok(Model { metadata, arena, main, functions, files: Arc::new(files), known_block_size, known_texts, prepared })
     }
 }

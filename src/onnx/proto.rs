@@ -190,6 +190,13 @@ pub struct TensorElements {
     pub uint64_data: Vec<u64>,
 }
 
+/// The elements of a `TensorProto` of strings.
+#[derive(Clone, PartialEq, Message)]
+pub struct TensorTexts {
+    #[prost(bytes = "bytes", repeated, tag = "6")]
+    pub string_data: Vec<Bytes>,
+}
+
 /// `SparseTensorProto`.
 #[derive(Clone, PartialEq, Message)]
 pub struct SparseTensor {

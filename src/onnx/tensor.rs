@@ -90,11 +90,11 @@ impl ElementType {
     }
 
     /// The type of the operand for an input or output of this type: WebNN's, float32 for double and bfloat16, and int32
-    /// for 16-bit integers. Code that reads and writes the elements converts them.
+    /// for 16-bit integers and the numbers of texts. Code that reads and writes the elements converts them.
     pub fn carried(self) -> Option<DataType> {
         match self {
             ElementType::Double | ElementType::Bfloat16 => Some(DataType::Float32),
-            ElementType::Int16 | ElementType::Uint16 => Some(DataType::Int32),
+            ElementType::Int16 | ElementType::Uint16 | ElementType::String => Some(DataType::Int32),
             other => other.webnn(),
         }
     }
@@ -136,7 +136,7 @@ impl fmt::Display for ElementType {
 }
 
 /// A tensor of a model file: row-major little-endian elements, several per byte (the first in the low bits) for types
-/// of fewer than 8 bits.
+/// of fewer than 8 bits. Texts stay encoded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Literal {
     /// The type of every element.
@@ -165,6 +165,21 @@ impl Literal {
             None => Mapped::new(Backing::of_bytes(self.bytes.clone()), 0..self.bytes.len()).expect("all of it"),
         };
         Ok(Widened::new(stored, from, self.elements()))
+    }
+
+    /// The elements of a tensor of texts, which may be no UTF-8.
+    ///
+    /// # Errors
+    /// If they cannot be decoded, memory runs out, or their number does not match the shape.
+    pub fn texts(&self) -> Result<Vec<Bytes>, String> {
+        let texts = encoded_texts(&self.bytes)?;
+        match texts.len() == self.elements() {
+            true => Ok(texts),
+            false => {
+                let (got, shape) = (amount(texts.len(), "text"), &self.shape);
+                Err(format!("it has {got}, expected those of the shape {shape:?}"))
+            }
+        }
     }
 
     /// The first element as an exact number, if there is one.
@@ -362,6 +377,14 @@ impl TensorRecord {
         self.shape.iter().map(|&dim| dim as usize).product()
     }
 
+    /// The elements of a tensor of texts, which may be no UTF-8.
+    ///
+    /// # Errors
+    /// If they cannot be decoded, or memory runs out.
+    pub(super) fn encoded_texts(&self) -> Result<Vec<Bytes>, String> {
+        encoded_texts(&self.encoded)
+    }
+
     /// Size of the elements in bytes.
     pub fn byte_length(&self) -> usize {
         (self.elements() * self.element.bits()).div_ceil(8)
@@ -377,7 +400,10 @@ impl TensorRecord {
             let [values, indices] = [&self.encoded, indices].map(|part| TensorRecord::decode(part)?.load(files));
             return dense(&values?, &indices?, &self.shape).map_err(fail);
         }
-        if matches!(self.element, ElementType::String | ElementType::Float6E2m3 | ElementType::Float6E3m2) {
+        if self.element == ElementType::String {
+            return Ok(Literal { element: self.element, shape: self.shape.clone(), bytes: self.encoded.clone() });
+        }
+        if matches!(self.element, ElementType::Float6E2m3 | ElementType::Float6E3m2) {
             // No node reads them: a type name suffices, for messages.
             return Ok(Literal { element: self.element, shape: self.shape.clone(), bytes: Bytes::new() });
         }
@@ -439,6 +465,13 @@ fn dense(values: &Literal, indices: &Literal, shape: &[u32]) -> Result<Literal, 
         buffer.bytes_mut()[flat * size..][..size].copy_from_slice(value);
     }
     Ok(Literal { element: values.element, shape: shape.to_vec(), bytes: Bytes::from_owner(buffer) })
+}
+
+fn encoded_texts(encoded: &Bytes) -> Result<Vec<Bytes>, String> {
+    // Two bytes of the file can become an item of a list that has grown to twice its length.
+    check_room(encoded.len().saturating_mul(size_of::<Bytes>())).map_err(|error| error.message)?;
+    let texts = proto::TensorTexts::decode(encoded.clone());
+    texts.map(|texts| texts.string_data).map_err(|error| format!("its texts cannot be decoded: {error}"))
 }
 
 fn decode_header(encoded: &Bytes) -> Result<proto::TensorHeader> {

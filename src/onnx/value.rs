@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub enum Value<T> {
     /// A tensor with elements.
     Tensor(T),
+    /// A tensor of texts: one of their numbers, see [`texts`](super::texts).
+    Texts(T),
     /// A tensor without elements, which WebNN does not support.
     Empty(Descriptor),
     /// A constant of a type that WebNN does not support.
@@ -35,6 +37,22 @@ impl<T> Value<T> {
         }
     }
 
+    /// A tensor as one of texts.
+    pub fn of_texts(self) -> Value<T> {
+        match self {
+            Value::Tensor(tensor) => Value::Texts(tensor),
+            other => other,
+        }
+    }
+
+    /// A tensor of numbers, or of the numbers of texts.
+    pub fn tensor(&self) -> Option<&T> {
+        match self {
+            Value::Tensor(tensor) | Value::Texts(tensor) => Some(tensor),
+            _ => None,
+        }
+    }
+
     /// The same value, with `convert` applied to each of its tensors.
     ///
     /// # Errors
@@ -42,6 +60,7 @@ impl<T> Value<T> {
     pub fn try_map<U, E>(&self, convert: &mut impl FnMut(&T) -> Result<Value<U>, E>) -> Result<Value<U>, E> {
         Ok(match self {
             Value::Tensor(tensor) => convert(tensor)?,
+            Value::Texts(tensor) => convert(tensor)?.of_texts(),
             Value::Empty(descriptor) => Value::Empty(descriptor.clone()),
             Value::Literal(literal) => Value::Literal(literal.clone()),
             Value::Sequence(values) => {

@@ -74,6 +74,7 @@ impl Held {
     pub fn fed(self) -> Held {
         match self {
             Value::Tensor(Data::Host(descriptor, bytes, _)) => Value::Tensor(Data::Host(descriptor, bytes, Role::Fed)),
+            Value::Texts(data) => Value::Tensor(data).fed().of_texts(),
             other => other,
         }
     }
@@ -81,7 +82,7 @@ impl Held {
     /// Type and shape of a tensor; dimensions can be 0.
     pub fn descriptor(&self) -> Option<&Descriptor> {
         match self {
-            Value::Tensor(data) => Some(data.descriptor()),
+            Value::Tensor(data) | Value::Texts(data) => Some(data.descriptor()),
             Value::Empty(descriptor) => Some(descriptor),
             _ => None,
         }
@@ -93,7 +94,7 @@ impl Held {
     /// A TypeError if the value is not a tensor, an OperationError if reading fails.
     pub fn bytes(&self, site: &Site) -> Result<Arc<Buffer>> {
         match self {
-            Value::Tensor(data) => data.bytes(site),
+            Value::Tensor(data) | Value::Texts(data) => data.bytes(site),
             Value::Empty(_) => Ok(Arc::default()),
             _ => Err(Error::new(ErrorKind::Type, "a list or no value at all, expected a tensor")),
         }

@@ -57,6 +57,7 @@ use crate::onnx::import::check;
 use crate::onnx::model::ValueInfo;
 use crate::onnx::sizes::Sizes;
 use crate::onnx::stop::Stop;
+use crate::onnx::texts::RunTexts;
 use crate::onnx::{Model, Request};
 use crate::runtime::{CompiledGraph, Context, Done, Later, Recent, Site, Slot, Templates};
 use crate::shape::Descriptor;
@@ -128,7 +129,7 @@ impl Constant {
             let message = format!("{} has no valid shape, expected {{data, shape}}: {error}", what());
             Error::coded(Code::Shape, message)
         })?;
-        let Some(dtype) = signature::data_type(input) else {
+        let Some(dtype) = signature::data_type(input).filter(|_| !input.is_texts()) else {
             let message = format!("{} is of type {}, which WebNN does not have", what(), input.data_type);
             return Err(Error::coded(Code::Type, message));
         };
@@ -152,6 +153,8 @@ pub struct SessionRun {
     /// What makes feeds when the run starts, by index.
     later: Vec<(usize, Copying)>,
     targets: Vec<Target>,
+    /// The texts that feeds and results are numbers of, if there are any.
+    texts: Option<Arc<RunTexts>>,
 }
 
 impl SessionRun {
@@ -229,13 +232,23 @@ impl SessionRun {
         self.later.push((at, copy));
     }
 
+    /// The texts that feeds and results are numbers of, if there are any.
+    pub fn texts(&self) -> Option<Arc<RunTexts>> {
+        self.texts.clone()
+    }
+
+    /// The same run, whose feeds and results have the numbers of `texts`.
+    pub fn with_texts(self, texts: Option<Arc<RunTexts>>) -> SessionRun {
+        SessionRun { texts, ..self }
+    }
+
     /// Replaces the feed at index `at`.
     pub fn feed(&mut self, at: usize, feed: Feed) {
         self.feeds[at] = feed;
     }
 
     fn compute(self, site: &Site, values: Arc<Slot<Vec<Option<Output>>>>) -> Result<Option<Later>> {
-        let SessionRun { session, shapes, mut feeds, later, targets } = self;
+        let SessionRun { session, shapes, mut feeds, later, targets, texts } = self;
         for (at, copy) in later {
             feeds[at] = Feed::Bytes(Arc::new(copy()?));
         }
@@ -244,7 +257,7 @@ impl SessionRun {
         if specialization.rest.is_none() {
             return specialization.run(site, feeds, targets, &session, values);
         }
-        values.put(session.run_cut(site, &specialization, feeds, &targets)?);
+        values.put(session.run_cut(site, &specialization, feeds, &targets, texts)?);
         Ok(None)
     }
 }
@@ -293,6 +306,7 @@ fn trial(context: &Context, options: &SessionOptions) -> (Builder, Request) {
         bindings: bind_constants(&mut builder, options),
         outputs: options.outputs.clone(),
         may_cut: true,
+        converts_texts: true,
         stop: options.stop.clone(),
         ..Request::default()
     };
@@ -408,6 +422,16 @@ impl Session {
         &self.signature
     }
 
+    /// The texts of a new run, if inputs or outputs are texts.
+    ///
+    /// # Errors
+    /// An InvalidStateError if the session is destroyed.
+    pub fn texts(&self) -> Result<Option<Arc<RunTexts>>> {
+        let Signature { inputs, outputs, .. } = &self.signature;
+        let has_texts = inputs.iter().chain(outputs).any(ValueInfo::is_texts);
+        has_texts.then(|| Ok(Arc::new(RunTexts::new(self.model()?)))).transpose()
+    }
+
     /// Memory for feeds, which callers of [`run`](Self::run) fill, and for values passed to the caller.
     pub fn pool(&self) -> &Pool {
         &self.pool
@@ -476,7 +500,7 @@ impl Session {
     /// A run of the session with feeds of these shapes, as returned by [`Signature::shapes_of_feeds`]. All tensors must
     /// be distinct, and belong to the context of the session.
     pub fn run(self: &Arc<Self>, shapes: Shapes, feeds: Vec<Feed>, targets: Vec<Target>) -> SessionRun {
-        SessionRun { session: self.clone(), shapes, feeds, later: Vec::new(), targets }
+        SessionRun { session: self.clone(), shapes, feeds, later: Vec::new(), targets, texts: None }
     }
 
     /// Compiles the session for these input shapes, and puts the result and its JSON into `made`.
@@ -484,6 +508,7 @@ impl Session {
         let session = self.clone();
         self.context.enqueue(
             move |site| {
+                session.signature.check_numbers("compile")?;
                 let specialization = session.specialize(site, &shapes, false)?;
                 if specialization.rest.is_some() {
                     return Err(session.no_single_graph());

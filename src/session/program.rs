@@ -17,7 +17,7 @@ use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::error::{Code, Error, ErrorKind, Result, amount};
 use crate::ir::{self, Builder, bytes_of_sizes};
-use crate::memory::Buffer;
+use crate::memory::{self, Buffer};
 use crate::onnx::ModelError;
 use crate::onnx::body::{Outlined, shapes_of};
 use crate::onnx::cuts::{Kept, KeptTensor, Left, Rest};
@@ -27,6 +27,8 @@ use crate::onnx::flow::Flow;
 use crate::onnx::graph::{Argument, ByName, Graph, GraphId, NameId, NameSet, Node, NodeId};
 use crate::onnx::import::{self, KnownValues, Part, Place, Request, evaluate, import_part};
 use crate::onnx::model::{Model, ValueInfo};
+use crate::onnx::tensor::ElementType;
+use crate::onnx::texts::RunTexts;
 use crate::onnx::value::Value;
 use crate::runtime::{Backend, Site, Templates};
 use crate::shape::Descriptor;
@@ -139,6 +141,8 @@ pub(super) struct Prepared {
 pub(super) struct Run<'a> {
     pub site: &'a Site<'a>,
     pub session: &'a Session,
+    /// The texts whose numbers it computes with.
+    texts: Arc<RunTexts>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -244,6 +248,12 @@ impl Program {
     pub fn initializer(&self, id: NameId) -> Result<Option<Held>> {
         let Some(record) = self.model.arena.initializer(id) else { return Ok(None) };
         let literal = record.load(&self.model.files).map_err(of_model)?;
+        if literal.element == ElementType::String {
+            let numbers = self.model.texts().numbers(&literal).map_err(of_model)?;
+            let descriptor = Descriptor::new(DataType::Int32, literal.shape.as_slice());
+            let held = Held::host(descriptor, Buffer::copy_of(memory::bytes_of(&numbers))?, Role::Constant);
+            return Ok(Some(held.of_texts()));
+        }
         Ok(Some(match literal.element.webnn() {
             None => Value::Literal(Arc::new(literal)),
             Some(dtype) => {
@@ -518,7 +528,7 @@ impl Program {
         }
         let work = (node, self.place());
         let compute = |graph: &ir::Graph, node: &ir::Node| run.site.evaluate(graph, node);
-        let evaluated = evaluate(&self.model, work, &mut builder, given, (&run.session.stop, &compute));
+        let evaluated = evaluate(&self.model, work, &mut builder, given, (&run.session.stop, &compute, &run.texts));
         let (unknown, kept) = evaluated.map_err(of_model)?;
         if !unknown.is_empty() {
             return Err(at_node(node, "its results are unknown although its inputs are known"));
@@ -660,10 +670,12 @@ impl Session {
         specialization: &Arc<Specialization>,
         feeds: Vec<Feed>,
         targets: &[Target],
+        texts: Option<Arc<RunTexts>>,
     ) -> Result<Vec<Option<super::Output>>> {
         let start = Instant::now();
-        let run = Run { site, session: self };
         let program = self.program()?;
+        let texts = texts.unwrap_or_else(|| Arc::new(RunTexts::new(program.model.clone())));
+        let run = Run { site, session: self, texts };
         let ids: HashMap<&str, NameId> =
             program.model.required_inputs().map(|(input, id)| (input.name.as_str(), id)).collect();
         let id_of = |name: &str| ids.get(name).copied();
@@ -686,6 +698,7 @@ impl Session {
                 // Of a type that WebNN does not have: nothing reads it.
                 (Feed::Bytes(_), None) => host(DataType::Uint8, &[0], Buffer::default()),
             };
+            let held = if input.is_texts() { held.of_texts() } else { held };
             inputs.push(held.clone());
             values.extend(id_of(&input.name).map(|id| (id, held)));
         }
@@ -701,34 +714,34 @@ impl Session {
 
     /// Returns an output that is read, or puts it into its target.
     fn result(&self, site: &Site, held: Held, info: &ValueInfo, target: &Target) -> Result<Option<super::Output>> {
-        let refused = |why: &str| {
-            let name = &info.name;
-            Error::coded(
-                Code::UnsupportedOperator,
-                format!("the output {} {why}, which WebNN does not have", quoted(name)),
-            )
-        };
+        let refused =
+            |why: &str| Error::coded(Code::UnsupportedOperator, format!("the output {} {why}", quoted(&info.name)));
         let Some(descriptor) = held.descriptor().cloned() else {
-            return Err(refused("is a sequence, an optional or of a type"));
+            return Err(refused("is a sequence, an optional or of a type, which WebNN does not have"));
         };
         if info.element.is_some_and(|element| element.carried().is_none()) {
-            return Err(refused(&format!("is of type {}", info.data_type)));
+            return Err(refused(&format!("is of type {}, which WebNN does not have", info.data_type)));
+        }
+        if let Value::Tensor(_) | Value::Texts(_) = held {
+            info.check_texts(matches!(held, Value::Texts(_))).map_err(|why| refused(&why))?;
         }
         super::signature::check_target(&info.name, target, &descriptor)?;
         let read = || -> Result<Buffer> {
             match held {
                 Value::Empty(_) => Ok(Buffer::default()),
-                Value::Tensor(Data::Device(tensor)) => {
+                Value::Tensor(Data::Device(tensor)) | Value::Texts(Data::Device(tensor)) => {
                     let is_own = matches!(site.backend, Backend::Cpu) && Arc::strong_count(&tensor) == 1;
                     match is_own.then(|| tensor.take()).flatten() {
                         Some(bytes) => Ok(bytes),
                         None => Buffer::copy_of(site.bytes(&tensor)?.bytes()),
                     }
                 }
-                Value::Tensor(Data::Host(_, bytes, _)) => match Arc::try_unwrap(bytes) {
-                    Ok(own) => Ok(own),
-                    Err(shared) => Buffer::copy_of(shared.bytes()),
-                },
+                Value::Tensor(Data::Host(_, bytes, _)) | Value::Texts(Data::Host(_, bytes, _)) => {
+                    match Arc::try_unwrap(bytes) {
+                        Ok(own) => Ok(own),
+                        Err(shared) => Buffer::copy_of(shared.bytes()),
+                    }
+                }
                 _ => unreachable!("it has a descriptor"),
             }
         };

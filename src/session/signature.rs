@@ -7,6 +7,7 @@ use crate::dtype::DataType;
 use crate::error::{Code, Error, Result, amount};
 use crate::onnx::error::{listed, quoted};
 use crate::onnx::model::{Dimension, Model, ValueInfo};
+use crate::onnx::ops::ml::maps::labels_of;
 use crate::onnx::sizes::{MAX_SIZE, SizeSlots, Sizes, check_names, contradiction, filled};
 use crate::onnx::tensor::ElementType;
 use crate::shape::Descriptor;
@@ -155,10 +156,16 @@ impl Signature {
         check_names(&model.graph().inputs, free_dimensions).map_err(|error| error.into_error())?;
         let is_constant = |input: &&ValueInfo| options.constants.iter().any(|constant| constant.name == input.name);
         let inputs: Vec<ValueInfo> = model.free_inputs().filter(|input| !is_constant(input)).cloned().collect();
-        let outputs: Vec<ValueInfo> = match &options.outputs {
-            None => model.graph().outputs.clone(),
-            Some(names) => names.iter().map(|name| output_of(model, name)).collect(),
+        let (mut outputs, values): (Vec<ValueInfo>, Vec<_>) = match &options.outputs {
+            None => (model.graph().outputs.clone(), model.graph().output_values.iter().copied().map(Some).collect()),
+            Some(names) => {
+                let outputs = names.iter().map(|name| output_of(model, name));
+                (outputs.collect(), model.arena.find(model.main, names))
+            }
         };
+        for (output, value) in outputs.iter_mut().zip(values) {
+            output.labels = value.and_then(|value| labels_of(model, value));
+        }
         if outputs.is_empty() {
             let message = "the model has no outputs: name values to compute in the option outputs";
             return Err(Error::coded(Code::ModelInvalid, message));
@@ -411,6 +418,32 @@ impl Signature {
         let parts: Vec<String> = missing.chain(unknown).collect();
         let (parts, has) = (parts.join(", "), listed(known()));
         Err(Error::coded(code, format!("run: the feeds do not match the inputs: {parts}; the model has {has}")))
+    }
+
+    /// Checks that no output of texts goes into a tensor.
+    ///
+    /// # Errors
+    /// A TypeError that names the first one.
+    pub fn check_targets(&self, targets: &[Target]) -> Result<()> {
+        let is_tensor = |target: &Target| matches!(target, Target::New | Target::Tensor(_));
+        let mut outputs = self.outputs.iter().zip(targets);
+        match outputs.find(|(output, target)| output.is_texts() && is_tensor(target)) {
+            None => Ok(()),
+            Some((output, _)) => {
+                let name = quoted(&output.name);
+                Err(Error::coded(Code::Type, format!("run: output {name} is of texts, which tensors do not hold")))
+            }
+        }
+    }
+
+    /// Checks that neither inputs nor outputs are texts, which are no operands.
+    ///
+    /// # Errors
+    /// A NotSupportedError that names the first one.
+    pub fn check_numbers(&self, operation: &str) -> Result<()> {
+        let Some(value) = self.inputs.iter().chain(&self.outputs).find(|value| value.is_texts()) else { return Ok(()) };
+        let name = quoted(&value.name);
+        Err(Error::coded(Code::NotSupported, format!("{operation}: {name} is of texts, which an MLGraph cannot have")))
     }
 
     /// Checks that `names` are names of outputs.

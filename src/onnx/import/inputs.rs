@@ -16,12 +16,18 @@ use crate::shape::Descriptor;
 use std::collections::BTreeMap;
 
 /// The data type of an input.
-pub(in crate::onnx) fn input_type(input: &ValueInfo) -> Result<DataType> {
-    input.element.and_then(ElementType::carried).ok_or_else(|| {
+pub(in crate::onnx) fn input_type(input: &ValueInfo, converts_texts: bool) -> Result<DataType> {
+    let carried = input.element.filter(|_| converts_texts || !input.is_texts()).and_then(ElementType::carried);
+    carried.ok_or_else(|| {
         let (name, data_type) = (quoted(&input.name), &input.data_type);
         let message = format!("the input {name} is of type {data_type}, which WebNN does not have");
         ModelError::coded(Code::UnsupportedOperator, message)
     })
+}
+
+/// The value of an input.
+fn of_type(input: &ValueInfo, value: Value) -> Value {
+    if input.is_texts() { value.of_texts() } else { value }
 }
 
 impl Request {
@@ -52,7 +58,8 @@ impl Importer<'_> {
         std::mem::take(&mut self.refused).none()?;
         let undecided = std::mem::take(&mut self.undecided);
         if self.cuts.as_ref().is_none_or(Cuts::is_empty) {
-            let outputs = wanted.iter().map(|&value| self.output(value)).collect::<Result<_>>()?;
+            let outputs =
+                wanted.iter().map(|&value| self.output(value, request.converts_texts)).collect::<Result<_>>()?;
             return Ok(Imported { inputs, outputs, rest: None, undecided });
         }
         let given: NameSet = self.model.required_inputs().map(|(_, value)| value).collect();
@@ -83,7 +90,7 @@ impl Importer<'_> {
         let mut bindings = Vec::new();
         for (input, value) in model.required_inputs() {
             let is_needed = needed.contains(&value);
-            let dtype = match input_type(input) {
+            let dtype = match input_type(input, request.converts_texts) {
                 Err(_) if !is_needed => continue,
                 dtype => dtype?,
             };
@@ -94,7 +101,7 @@ impl Importer<'_> {
                     let message = format!("the binding of {name} is of type {got}, expected {dtype}");
                     return Err(ModelError::coded(Code::Type, message));
                 }
-                self.values.insert(value, Value::Tensor(*id));
+                self.values.insert(value, of_type(input, Value::Tensor(*id)));
                 continue;
             }
             let shape = match given(&input.name).map_or_else(|| sizes.shape(input), |shape| Ok(shape.clone())) {
@@ -125,11 +132,11 @@ impl Importer<'_> {
             .builder
             .input(&name, descriptor.clone())
             .map_err(|error| ModelError::coded(Code::UnsupportedOperator, error.message))?;
-        self.values.insert(value, Value::Tensor(id));
+        self.values.insert(value, of_type(input, Value::Tensor(id)));
         Ok(Binding { name, descriptor, operand: Some(id) })
     }
 
-    fn output(&mut self, value: NameId) -> Result<Binding> {
+    fn output(&mut self, value: NameId, converts_texts: bool) -> Result<Binding> {
         let (model, name) = (self.model, self.model.arena.name(value));
         let fail =
             |why: String| ModelError::coded(Code::UnsupportedOperator, format!("the output {} {why}", quoted(name)));
@@ -138,12 +145,17 @@ impl Importer<'_> {
         {
             return Err(fail(format!("is of type {element}, which WebNN does not have")));
         }
-        if let Some(refusal) = self.withheld.get(&value) {
-            return Err(fail(format!("is refused: {}", refusal.reason)));
-        }
         let value = self.value(value)?.map(|value| self.computed(value)).transpose()?;
+        let is_texts = matches!(value, Some(Value::Texts(_)));
+        if is_texts && !converts_texts {
+            return Err(fail("is a tensor of texts, which WebNN does not have".to_string()));
+        }
+        if let Some(Value::Tensor(_) | Value::Texts(_)) = value {
+            let undeclared = ValueInfo::unknown(name);
+            declared.unwrap_or(&undeclared).check_texts(is_texts).map_err(&fail)?;
+        }
         let (descriptor, operand) = match value {
-            Some(Value::Tensor(id)) => {
+            Some(Value::Tensor(id) | Value::Texts(id)) => {
                 // An output must be computed by a node.
                 let id = match self.builder.is_computed(id) {
                     true => id,

@@ -17,11 +17,12 @@ pub use refused::refused;
 use super::budget::Budget;
 use super::constants::Converted;
 use super::cuts::{Cuts, KeptValue, Rest};
-use super::error::{Refusal, Result};
+use super::error::Result;
 use super::flow::Flow;
 use super::graph::{Argument, ByName, NameId, NameSet, Node};
 use super::model::Model;
 use super::stop::Stop;
+use super::texts::RunTexts;
 use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::ir::{Builder, Evaluate, OperandId};
@@ -52,6 +53,8 @@ pub struct Request {
     /// Whether loops become part of the graph even if their rounds are many, or depend on free sizes. Without a cut,
     /// they always do.
     pub unrolls_all: bool,
+    /// Whether inputs and outputs may be texts, which the caller converts to their numbers and back.
+    pub converts_texts: bool,
     /// Ends the import before it is done.
     pub stop: Stop,
 }
@@ -110,6 +113,8 @@ pub(super) struct Start<'a> {
     pub stop: Stop,
     /// Computes operators whose operands are constants of any size, with all inputs known.
     pub compute: Option<Evaluate<'a>>,
+    /// The texts of the run that the import is for.
+    pub texts: Option<&'a RunTexts>,
 }
 
 /// The state of one import.
@@ -125,8 +130,6 @@ pub(super) struct Importer<'a> {
     pub(super) cuts: Option<Cuts>,
     /// Whether loops become part of the graph even if their rounds are many, or depend on sizes still unknown.
     pub(super) unrolls_all: bool,
-    /// Why single outputs of nodes are not known.
-    pub(super) withheld: ByName<Refusal>,
     /// See [`Imported::undecided`].
     pub(super) undecided: Vec<OperandId>,
     /// Ends the import before it is done.
@@ -142,6 +145,8 @@ pub(super) struct Importer<'a> {
     pub(super) trials: Option<Budget>,
     /// Computes all operators, whose operands are constants of any size.
     pub compute: Option<Evaluate<'a>>,
+    /// The texts of the run that the import is for.
+    pub texts: Option<&'a RunTexts>,
     /// For int32 products, the same in float32, for readers that need floats in any case.
     pub float_forms: HashMap<OperandId, OperandId>,
     pub(super) converted: Converted,
@@ -186,12 +191,12 @@ pub struct Part<'a> {
 /// Same as [`import`].
 pub fn import_part(part: &Part, builder: &mut Builder, source: &mut dyn KnownValues) -> Result<(Vec<Binding>, Rest)> {
     let (cuts, stop) = (Cuts::behind(part.later.clone()), part.stop.clone());
-    let start = Start { cuts: Some(cuts), source: Some(source), stop, compute: None };
+    let start = Start { cuts: Some(cuts), source: Some(source), stop, ..Start::default() };
     with_importer(part.model, builder, part.flow.work, start, |importer| importer.part(part))
 }
 
-/// Evaluates `node` on constants of any size, unless `stop` ends that; `compute` computes its operators. Returns its
-/// outputs; those of the builder are not known.
+/// Evaluates `node` on constants of any size, unless `stop` ends that; `compute` computes its operators, and `texts` are
+/// those of the run. Returns its outputs; those of the builder are not known.
 ///
 /// # Errors
 /// Same as [`import`].
@@ -200,9 +205,9 @@ pub fn evaluate(
     (node, place): (Node, Place),
     builder: &mut Builder,
     values: ByName<Value>,
-    (stop, compute): (&Stop, Evaluate),
+    (stop, compute, texts): (&Stop, Evaluate, &RunTexts),
 ) -> Result<(Vec<Binding>, Vec<KeptValue>)> {
-    let start = Start { stop: stop.clone(), compute: Some(compute), ..Start::default() };
+    let start = Start { stop: stop.clone(), compute: Some(compute), texts: Some(texts), ..Start::default() };
     model.files.check()?;
     #[cfg(test)]
     model.files.imports.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -258,7 +263,6 @@ pub(super) fn with_budget<T>(
         },
         unrolls_all: start.cuts.is_none(),
         cuts: start.cuts,
-        withheld: ByName::default(),
         undecided: Vec::new(),
         stop: start.stop,
         work: budget.work,
@@ -266,6 +270,7 @@ pub(super) fn with_budget<T>(
         foldable: budget.foldable.into(),
         trials,
         compute: start.compute,
+        texts: start.texts,
         float_forms: HashMap::new(),
         converted: Converted::new(),
     };

@@ -11,6 +11,7 @@ use crate::onnx::error::{Cut, ModelError, Refusal, Result, quoted};
 use crate::onnx::flow::{Flow, Frontier};
 use crate::onnx::graph::{Argument, ByName, FunctionId, NameId, Node, NodeId, Operator};
 use crate::onnx::registry::Entry;
+use crate::onnx::texts::{as_numbers, as_texts};
 use std::mem::{replace, take};
 
 impl Importer<'_> {
@@ -157,8 +158,7 @@ impl Importer<'_> {
             inputs.push(value.filter(|value| !matches!(value, Value::Absent)));
         }
         if inputs.iter().any(|input| matches!(input, Some(Value::Unknown))) {
-            let withheld = node.inputs().iter().flatten().find_map(|id| self.withheld.get(id));
-            return Ok(withheld.map_or(Ok(Vec::new()), |refusal| Err(refusal.clone())));
+            return Ok(Ok(Vec::new()));
         }
         let arguments = self.model.arena.arguments(node, place.arguments)?;
         let outputs = match (operator.function, operator.entry) {
@@ -179,6 +179,18 @@ impl Importer<'_> {
         &mut self,
         node: Node,
         entry: &Entry,
+        inputs: Vec<Option<Value>>,
+        arguments: Vec<Argument>,
+        (opset, place): (i64, Place),
+    ) -> Result<Vec<Value>, Refusal> {
+        let (inputs, moves_texts) = as_numbers(node.operator(), inputs)?;
+        let outputs = self.translated((node, entry), inputs, arguments, (opset, place))?;
+        Ok(if moves_texts { as_texts(outputs) } else { outputs })
+    }
+
+    fn translated(
+        &mut self,
+        (node, entry): (Node, &Entry),
         inputs: Vec<Option<Value>>,
         arguments: Vec<Argument>,
         (opset, place): (i64, Place),

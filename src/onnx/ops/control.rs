@@ -224,6 +224,9 @@ fn chosen(call: &mut Call, condition: OperandId, yes: Value, no: Value) -> Step<
             }
             Value::Tensor(call.select(condition, yes, no)?)
         }
+        (Value::Texts(yes), Value::Texts(no)) => {
+            chosen(call, condition, Value::Tensor(yes), Value::Tensor(no))?.of_texts()
+        }
         (Value::Empty(yes), Value::Empty(no)) if yes == no => Value::Empty(yes),
         (Value::Absent, Value::Absent) => Value::Absent,
         (Value::Sequence(yes), Value::Sequence(no)) if yes.len() == no.len() => {

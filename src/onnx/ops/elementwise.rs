@@ -6,6 +6,7 @@ use crate::onnx::call::{Call, Step};
 use crate::onnx::constants::Conversion;
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
+use crate::onnx::ops::texts::numbers::{from_texts, to_texts};
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::onnx::tensor::{ElementType, Literal};
 use crate::ops::elementwise::{Elementwise as E, cast as cast_number};
@@ -261,6 +262,7 @@ fn positive_remainder(call: &mut Call, x: OperandId, divisor: OperandId) -> Step
 fn cast(call: &mut Call) -> Outcome {
     let to = call.type_attribute("to")?.ok_or("to is missing")?;
     match to {
+        ElementType::String => to_texts(call),
         ElementType::Int16 | ElementType::Uint16 => {
             let mut outputs = cast_to(call, wide(call), false)?;
             if let Value::Tensor(x) = outputs[0] {
@@ -342,6 +344,9 @@ fn bit_cast(call: &mut Call) -> Outcome {
 
 /// Floats lose their fraction when cast to an integer; as truth values, all but 0 are true.
 fn cast_to(call: &mut Call, to: DataType, to_bool: bool) -> Outcome {
+    if let Some(Value::Texts(_)) = call.value(0) {
+        return from_texts(call, to, to_bool);
+    }
     if let Some(literal) = call.input_literal(0) {
         if literal.shape.contains(&0) {
             return Ok(vec![Value::Empty(Descriptor::new(to, literal.shape.clone()))]);

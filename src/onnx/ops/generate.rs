@@ -4,7 +4,7 @@ use crate::dimension::{Dim, numbers};
 use crate::dtype::{DataType, Element, Number};
 use crate::error::amount;
 use crate::ir::OperandId;
-use crate::memory::{elements, elements_mut};
+use crate::memory::{Buffer, bytes_of, elements, elements_mut};
 use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::{Cut, Refusal};
 use crate::onnx::import::Value;
@@ -15,6 +15,7 @@ use crate::ops::elementwise::Elementwise as E;
 use crate::shape::Descriptor;
 use crate::{with_element, with_storage};
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 /// Number of elements from which the limit of generated constants is checked.
 const MAX_COUNTED: u32 = 1 << 20;
@@ -492,7 +493,22 @@ fn unique(call: &mut Call) -> Outcome {
 /// # Errors
 /// If the input is computed.
 pub fn distinct(call: &mut Call, is_sorted: bool) -> Outcome {
-    let (dtype, bytes) = call.constant_elements(0)?.ok_or_else(|| decided_by_data("the input"))?;
+    if let Some(Value::Texts(id)) = call.value(0) {
+        // Texts are ordered as texts, not as their numbers are.
+        let ranks = call.text_ranks(0)?;
+        call.replace(0, id);
+        return distinct_elements(call, is_sorted, (DataType::Int32, Arc::new(Buffer::copy_of(bytes_of(&ranks))?)))
+            .map(|mut outputs| {
+                outputs[0] = outputs[0].clone().of_texts();
+                outputs
+            });
+    }
+    let elements = call.constant_elements(0)?.ok_or_else(|| decided_by_data("the input"))?;
+    distinct_elements(call, is_sorted, elements)
+}
+
+/// Like [`distinct`], by these elements of the input.
+fn distinct_elements(call: &mut Call, is_sorted: bool, (dtype, bytes): (DataType, Arc<Buffer>)) -> Outcome {
     if let Some((descriptor, axis)) = empty_along_axis(call)?
         && descriptor.shape[axis as usize] == 0
     {

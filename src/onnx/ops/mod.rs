@@ -34,6 +34,7 @@ pub mod sequence;
 pub mod shape;
 pub mod signal;
 pub mod suppression;
+pub mod texts;
 pub mod top_k;
 pub mod trigonometry;
 pub mod window;
@@ -69,6 +70,7 @@ pub const TABLES: &[&[Entry]] = &[
     ml::encode::OPERATORS,
     ml::features::OPERATORS,
     ml::linear::OPERATORS,
+    ml::maps::OPERATORS,
     ml::svm::OPERATORS,
     ml::trees::OPERATORS,
     movement::OPERATORS,
@@ -78,6 +80,9 @@ pub const TABLES: &[&[Entry]] = &[
     quantize::OPERATORS,
     random::OPERATORS,
     recurrent::OPERATORS,
+    texts::OPERATORS,
+    texts::ngrams::OPERATORS,
+    texts::tokens::OPERATORS,
     reduce::OPERATORS,
     resize::OPERATORS,
     sampling::OPERATORS,

@@ -68,7 +68,7 @@ pub fn joined(call: &mut Call, values: &[Value], axis: i64, new_axis: bool) -> S
     let mut empty: Option<Descriptor> = None;
     for value in values {
         match value {
-            Value::Tensor(id) => operands.push(*id),
+            Value::Tensor(id) | Value::Texts(id) => operands.push(*id),
             Value::Empty(descriptor) => empty = Some(descriptor.clone()),
             Value::Literal(literal) => {
                 return Err(Refusal(format!("a tensor is of type {}, which WebNN does not have", literal.element)));
@@ -77,13 +77,17 @@ pub fn joined(call: &mut Call, values: &[Value], axis: i64, new_axis: bool) -> S
         }
     }
     if let Some(&first) = operands.first() {
+        let texts = values.iter().filter(|value| matches!(value, Value::Texts(_))).count();
+        if texts > 0 && texts < operands.len() {
+            return Err("tensors of texts are joined with tensors of numbers".into());
+        }
         if new_axis && empty.is_some() {
             return Err("the tensors differ in their shapes".into());
         }
         let rank = call.rank(first) + new_axis as usize;
         let axis = call.axis(axis, rank)?;
         let joined = if new_axis { call.stack(&operands, axis as usize) } else { call.concat(&operands, axis) };
-        return joined.map(Value::Tensor);
+        return joined.map(if texts > 0 { Value::Texts } else { Value::Tensor });
     }
     let mut descriptor = empty.ok_or("there are no tensors to join")?;
     let axis = call.axis(axis, descriptor.rank() + new_axis as usize)? as usize;

@@ -25,6 +25,7 @@ pub fn reshaped(call: &mut Call, value: Value, shape: Vec<Dim>) -> Step<Value> {
         Value::Tensor(id) => Value::Tensor(call.reshape(id, &shape)?),
         Value::Literal(literal) => Value::Literal(Literal { shape: numbers(&shape), ..(*literal).clone() }.into()),
         Value::Empty(descriptor) => Value::Empty(Descriptor { shape, ..descriptor }),
+        Value::Texts(_) => unreachable!("it sees their numbers"),
         Value::Sequence(_) | Value::Absent | Value::Unknown => return Err("a sequence has no shape".into()),
     })
 }
@@ -179,8 +180,11 @@ fn constant(call: &mut Call) -> Outcome {
             true => Value::Empty(Descriptor::new(DataType::Float32, shape)),
             false => Value::Tensor(call.constant(DataType::Float32, &shape, floats)?),
         }
+    } else if let Some(text) = call.text_number("value_string")? {
+        call.text_constant(&[], &[text])?
     } else {
-        return Err("a text has no counterpart in WebNN".into());
+        let texts = call.text_numbers("value_strings")?.unwrap_or_default();
+        call.text_constant(&[texts.len() as u32], &texts)?
     };
     Ok(vec![value])
 }

@@ -1,14 +1,16 @@
 //! Operators that map categories and labels to numbers.
 
-use super::scores::{no_texts, size};
+use super::scores::size;
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, ml};
 use crate::onnx::tensor::ElementType;
+use crate::onnx::texts::UNUSED;
 use crate::ops::arg_min_max::{ArgAttributes, ArgMinMax};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::reduce::ReduceKind;
@@ -34,25 +36,47 @@ fn matches(call: &mut Call, x: OperandId, keys: Vec<Number>) -> Step<OperandId> 
 
 /// A 1 for each category that an element equals, else 0, in a new last dimension.
 fn one_hot_encoder(call: &mut Call) -> Outcome {
-    if call.texts_attribute("cats_strings").is_some_and(|texts| !texts.is_empty()) {
-        return Err(no_texts("cats_strings"));
-    }
-    let categories = call.ints_attribute("cats_int64s").filter(|ints| !ints.is_empty());
-    let categories = categories.ok_or("cats_int64s is missing")?;
-    let x = call.input(0)?;
-    let x = call.cast(x, DataType::Int64)?;
-    let equal = matches(call, x, categories.into_iter().map(Number::from).collect())?;
+    let equal = match call.text_numbers("cats_strings")? {
+        Some(texts) => {
+            let x = call.texts(0)?;
+            matches(call, x, texts.into_iter().map(i64::from).map(Number::from).collect())?
+        }
+        None => {
+            let categories = call.ints_attribute("cats_int64s").filter(|ints| !ints.is_empty());
+            let categories = categories.ok_or("cats_int64s and cats_strings are missing")?;
+            let x = call.input(0)?;
+            let x = call.cast(x, DataType::Int64)?;
+            matches(call, x, categories.into_iter().map(Number::from).collect())?
+        }
+    };
     let output = call.cast(equal, DataType::Float32);
     call.one(output)
 }
 
-/// Numbers that a label encoder lists.
+/// The keys or the values of an encoder: numbers, or those of texts.
 struct List {
     dtype: DataType,
     numbers: Vec<Number>,
+    is_texts: bool,
 }
 
-/// The type that represents elements of a file's type.
+impl List {
+    fn of_ints(ints: impl IntoIterator<Item = i64>) -> List {
+        List { dtype: DataType::Int64, numbers: ints.into_iter().map(Number::from).collect(), is_texts: false }
+    }
+
+    fn of_texts(texts: Vec<i32>) -> List {
+        let numbers = texts.into_iter().map(i64::from).map(Number::from).collect();
+        List { dtype: DataType::Int32, numbers, is_texts: true }
+    }
+
+    /// What it holds, for messages.
+    fn kind(&self) -> String {
+        if self.is_texts { "texts".to_string() } else { format!("numbers of type {}", self.dtype) }
+    }
+}
+
+/// The type that represents numbers of a file's type.
 fn represented(element: ElementType) -> Step<DataType> {
     let dtype = element.carried().ok_or_else(|| format!("a table is of type {element}, which WebNN does not have"));
     dtype.map_err(Refusal)
@@ -63,32 +87,37 @@ fn list(call: &mut Call, name: &str) -> Step<List> {
     let [texts, ints, floats, tensor] = ["strings", "int64s", "floats", "tensor"].map(|kind| format!("{name}_{kind}"));
     if let Some(tensor) = call.tensor_attribute(&tensor)? {
         if tensor.element == ElementType::String {
-            return Err(no_texts(&format!("{name}_tensor")));
+            return call.numbers_of_texts(&tensor).map(List::of_texts);
         }
         let dtype = represented(tensor.element)?;
         call.check_lists(tensor.elements().saturating_mul(size_of::<Number>()))?;
         let mut numbers = Vec::with_capacity(tensor.elements());
         tensor.visit(|number| numbers.push(number))?;
-        return Ok(List { dtype, numbers });
+        return Ok(List { dtype, numbers, is_texts: false });
     }
-    if call.has_attribute(&texts) {
-        return Err(no_texts(&texts));
+    if let Some(texts) = call.text_numbers(&texts)? {
+        return Ok(List::of_texts(texts));
     }
     if let Some(ints) = call.ints_attribute(&ints) {
-        return Ok(List { dtype: DataType::Int64, numbers: ints.into_iter().map(Number::from).collect() });
+        return Ok(List::of_ints(ints));
     }
     let found = call.floats_attribute(&floats);
     let numbers = found.ok_or_else(|| Refusal(format!("{texts}, {ints}, {floats} and {tensor} are missing")))?;
-    Ok(List { dtype: DataType::Float32, numbers: numbers.into_iter().map(Number::Float).collect() })
+    let numbers = numbers.into_iter().map(Number::Float).collect();
+    Ok(List { dtype: DataType::Float32, numbers, is_texts: false })
 }
 
-/// What a label encoder returns for what it does not know.
-fn default(call: &mut Call, dtype: DataType) -> Step<Number> {
+/// What an encoder with these values returns for what it does not know.
+fn default(call: &mut Call, values: &List) -> Step<Number> {
     if let Some(tensor) = call.tensor_attribute("default_tensor")? {
-        let first = tensor.first()?;
+        let first = match values.is_texts && tensor.element == ElementType::String {
+            true => call.numbers_of_texts(&tensor)?.first().map(|&text| i64::from(text).into()),
+            false => tensor.first()?,
+        };
         return first.ok_or_else(|| "default_tensor has no elements".into());
     }
-    Ok(match dtype.is_float() {
+    Ok(match values.dtype.is_float() {
+        _ if values.is_texts => i64::from(call.text_number("default_string")?.unwrap_or(UNUSED)).into(),
         true => call.float_or("default_float", -0.0).into(),
         false => call.int_or("default_int64", -1).into(),
     })
@@ -124,48 +153,73 @@ fn looked_up(call: &mut Call, x: OperandId, first: i128, values: OperandId) -> S
     call.gather(values, places, 0)
 }
 
-/// The value of the key that an element equals, the first of several.
-fn label_encoder(call: &mut Call) -> Outcome {
-    if call.has_attribute("classes_strings") {
-        // Version 1, which maps between texts and integers.
-        return Err(no_texts("classes_strings"));
-    }
-    let (keys, values) = (list(call, "keys")?, list(call, "values")?);
+/// The values of keys that elements equal, the first of several.
+fn encoded(call: &mut Call, keys: List, values: List) -> Outcome {
     if keys.numbers.is_empty() || keys.numbers.len() != values.numbers.len() {
         let (keys, values) = (amount(keys.numbers.len(), "key"), amount(values.numbers.len(), "value"));
         return Err(Refusal(format!("it has {keys} and {values}, expected as many, at least 1")));
     }
-    let x = call.input(0)?;
+    let x = if keys.is_texts { call.texts(0)? } else { call.input(0)? };
     if call.dtype(x) != keys.dtype {
-        let (got, expected) = (call.dtype(x), keys.dtype);
-        return Err(Refusal(format!("the input is of type {got}, expected {expected}, the type of the keys")));
+        let got = call.dtype(x);
+        return Err(Refusal(format!("the input is of type {got}, expected {}, as the keys", keys.kind())));
     }
-    let default = default(call, values.dtype)?;
-    if keys.dtype == DataType::Int64
-        && let Some((first, table)) = table(&keys.numbers, &values.numbers, default)
-    {
-        let shape = [size(table.len())?];
-        let table = call.constant(values.dtype, &shape, table)?;
-        let output = looked_up(call, x, first, table);
-        return call.one(output);
-    }
+    let default = default(call, &values)?;
+    let has_room = keys.dtype == DataType::Int64 || keys.is_texts;
+    let output = match table(&keys.numbers, &values.numbers, default).filter(|_| has_room) {
+        Some((first, table)) => {
+            let shape = [size(table.len())?];
+            let table = call.constant(values.dtype, &shape, table)?;
+            looked_up(call, x, first, table)?
+        }
+        None => searched(call, x, keys.numbers, &values, default)?,
+    };
+    Ok(vec![if values.is_texts { Value::Texts(output) } else { Value::Tensor(output) }])
+}
+
+/// Like [`encoded`], by a comparison with each key.
+fn searched(call: &mut Call, x: OperandId, keys: Vec<Number>, values: &List, default: Number) -> Step<OperandId> {
     let default = call.scalar(values.dtype, default)?;
     let shape = [size(values.numbers.len())?];
-    let values = call.constant(values.dtype, &shape, values.numbers)?;
-    let equal = matches(call, x, keys.numbers)?;
+    let values = call.constant(values.dtype, &shape, values.numbers.iter().copied())?;
+    let equal = matches(call, x, keys)?;
     let axis = call.rank(equal) as u32 - 1;
     let attributes = ArgAttributes { axis, ..ArgAttributes::default() };
     let places = call.emit(ArgMinMax { max: true, attributes }, &[equal])?;
     let is_known = call.reduce(ReduceKind::Max, equal, &[axis], false)?;
     let found = call.gather(values, places, 0)?;
-    let output = call.select(is_known, found, default);
-    call.one(output)
+    call.select(is_known, found, default)
+}
+
+fn label_encoder(call: &mut Call) -> Outcome {
+    if let Some(classes) = call.text_numbers("classes_strings")? {
+        // Version 1: between texts and their places.
+        let places = List::of_ints(0..classes.len() as i64);
+        return mapped(call, places, List::of_texts(classes));
+    }
+    let (keys, values) = (list(call, "keys")?, list(call, "values")?);
+    encoded(call, keys, values)
+}
+
+/// Maps texts to integers, or integers to texts.
+fn mapped(call: &mut Call, ints: List, texts: List) -> Outcome {
+    match call.required(0)? {
+        Value::Texts(_) => encoded(call, texts, ints),
+        _ => encoded(call, ints, texts),
+    }
+}
+
+fn category_mapper(call: &mut Call) -> Outcome {
+    let texts = call.text_numbers("cats_strings")?.ok_or("cats_strings is missing")?;
+    let ints = call.ints_attribute("cats_int64s").ok_or("cats_int64s is missing")?;
+    mapped(call, List::of_ints(ints), List::of_texts(texts))
 }
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
-    ml("LabelEncoder", "numbers only", label_encoder),
-    ml("OneHotEncoder", "integer categories; those that are unknown are zeros", one_hot_encoder),
+    ml("CategoryMapper", "", category_mapper),
+    ml("LabelEncoder", "", label_encoder),
+    ml("OneHotEncoder", "categories that are unknown are zeros", one_hot_encoder),
 ];
 
 #[cfg(test)]
@@ -213,21 +267,19 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_lists_that_do_not_fit_are_refused() {
+    fn lists_that_do_not_fit_are_refused() {
         let texts = || Attr::Texts(&["a", "b"]);
         let message = refusal("OneHotEncoder", CODES, "y", vec![("cats_strings", texts())]);
-        assert!(message.contains("cats_strings holds texts, which WebNN does not have"), "{message}");
-        let message = refusal("LabelEncoder", CODES, "y", vec![("classes_strings", texts())]);
-        assert!(message.contains("classes_strings holds texts"), "{message}");
+        assert!(message.contains("input 0 is no tensor of texts"), "{message}");
         let keys = || ("keys_int64s", Attr::Ints(&[1, 2]));
-        let message = refusal("LabelEncoder", CODES, "y", vec![keys(), ("values_strings", texts())]);
-        assert!(message.contains("values_strings holds texts"), "{message}");
+        let message = refusal("LabelEncoder", CODES, "y", vec![("keys_strings", texts()), ("values_strings", texts())]);
+        assert!(message.contains("input 0 is no tensor of texts"), "{message}");
         let message = refusal("LabelEncoder", CODES, "y", vec![keys(), ("values_int64s", Attr::Ints(&[1]))]);
         assert!(message.contains("it has 2 keys and 1 value, expected as many"), "{message}");
         let message = refusal("LabelEncoder", CODES, "y", vec![keys()]);
         assert!(message.contains("values_tensor are missing"), "{message}");
         let floats = ("keys_floats", Attr::Floats(&[1.0]));
         let message = refusal("LabelEncoder", CODES, "y", vec![floats, ("values_int64s", Attr::Ints(&[1]))]);
-        assert!(message.contains("the input is of type int64, expected float32"), "{message}");
+        assert!(message.contains("the input is of type int64, expected numbers of type float32"), "{message}");
     }
 }

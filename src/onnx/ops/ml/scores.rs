@@ -191,8 +191,8 @@ pub fn both(call: &mut Call, score: OperandId, other: Other, transform: Transfor
 pub enum Labels {
     /// Integers.
     Ints(Vec<i64>),
-    /// The texts in an attribute. The output of labels is refused, and that of scores is not.
-    Texts(String, usize),
+    /// The numbers of texts.
+    Texts(Vec<i32>),
 }
 
 impl Labels {
@@ -201,8 +201,8 @@ impl Labels {
     /// # Errors
     /// If there are none.
     pub fn of(call: &Call, texts: &str, ints: &str) -> Step<Labels> {
-        if let Some(list) = call.texts_attribute(texts).filter(|texts| !texts.is_empty()) {
-            return Ok(Labels::Texts(texts.to_string(), list.len()));
+        if let Some(labels) = call.text_numbers(texts)? {
+            return Ok(Labels::Texts(labels));
         }
         let labels = call.ints_attribute(ints).filter(|ints| !ints.is_empty());
         labels.map(Labels::Ints).ok_or_else(|| Refusal(format!("{texts} and {ints} are missing, expected one of them")))
@@ -212,7 +212,7 @@ impl Labels {
     pub fn count(&self) -> usize {
         match self {
             Labels::Ints(labels) => labels.len(),
-            Labels::Texts(_, count) => *count,
+            Labels::Texts(labels) => labels.len(),
         }
     }
 
@@ -226,9 +226,9 @@ impl Labels {
                 let labels = call.constant(DataType::Int64, &[size(labels.len())?], labels.iter().copied())?;
                 call.gather(labels, places, 0).map(Value::Tensor)
             }
-            Labels::Texts(attribute, _) => {
-                let why = "holds texts, which WebNN does not have: request only the scores as outputs";
-                Ok(call.withhold(0, Refusal(format!("{attribute} {why}"))))
+            Labels::Texts(labels) => {
+                let labels = call.written(&[size(labels.len())?], |places: &mut [i32]| places.copy_from_slice(labels))?;
+                call.gather(labels, places, 0).map(Value::Texts)
             }
         }
     }
@@ -258,12 +258,10 @@ impl Labels {
                 let places = call.cast(places, DataType::Int32)?;
                 self.at(call, places)
             }
+            _ if matches!(self, Labels::Texts(_)) => {
+                Err(Refusal(format!("it has {}, expected 2 texts for a single score", amount(self.count(), "label"))))
+            }
             _ => call.cast(places, DataType::Int64).map(Value::Tensor),
         }
     }
-}
-
-/// The refusal of an attribute that holds texts.
-pub fn no_texts(attribute: &str) -> Refusal {
-    Refusal(format!("{attribute} holds texts, which WebNN does not have, expected numbers"))
 }
