@@ -32,6 +32,8 @@ export interface OnnxValueInfo {
    * inferred from the inputs for an output that the file does not describe.
    */
   readonly declaredShape: readonly (number | string)[] | null;
+  /** What a sequence or an optional holds: tensors of one type. */
+  readonly items?: { readonly dataType: string; readonly isSequence: boolean; readonly isOptional: boolean } | undefined;
   /** The labels in the maps of an output that ZipMap makes; only those of a loaded model. */
   readonly labels?: readonly string[] | undefined;
 }
@@ -207,9 +209,10 @@ export interface OnnxGroup {
 }
 
 /**
- * What `run()` and `profile()` take: a value per input, by name; `past` is for a group unless an input has this name.
+ * What `run()` and `profile()` take: a value per input, by name; `past` is for a group unless an input has this name. A
+ * sequence is an array of values, of one dimension where they have no shape; an optional can be null. So are results.
  */
-export type OnnxFeeds = Record<string, OnnxFeed | OnnxGroup>;
+export type OnnxFeeds = Record<string, OnnxFeed | OnnxGroup | readonly Exclude<OnnxFeed, MLTensor>[] | null>;
 
 /**
  * The value of an input. Data may come without a shape if the input's shape is fixed, or if its only free dimension
@@ -315,7 +318,7 @@ export class OnnxModel {
    *   this name.
    * @typeParam Results types of the outputs, as in `run<{ logits: OnnxResult<Float32Array> }>(feeds)`
    */
-  run<Results extends Record<string, OnnxResult | MLTensor | OnnxGroup> = Record<string, any>>(
+  run<Results extends Record<string, OnnxResult | OnnxResult[] | MLTensor | OnnxGroup | null> = Record<string, any>>(
     feeds: OnnxFeeds,
     fetches?: Record<string, MLTensor | 'tensor' | null>,
   ): Promise<Results>;
@@ -326,7 +329,7 @@ export class OnnxModel {
    * @param feeds as for `run()`
    * @param fetches as for `run()`
    */
-  profile<Results extends Record<string, OnnxResult | MLTensor | OnnxGroup> = Record<string, any>>(
+  profile<Results extends Record<string, OnnxResult | OnnxResult[] | MLTensor | OnnxGroup | null> = Record<string, any>>(
     feeds: OnnxFeeds,
     fetches?: Record<string, MLTensor | 'tensor' | null>,
   ): Promise<OnnxProfile<Results>>;

@@ -66,8 +66,8 @@ type Values = Handle<'values'>;
  */
 export type Made = [numbers: ArrayBuffer, shared: Values | undefined, ...values: (ArrayBuffer | Tensor | Values | string[])[]];
 
-/** Tensors, bytes, texts, and held values. */
-export type NativeFeeds = (Tensor | Values | Uint8Array | string[])[];
+/** Tensors, bytes, texts, held values, and lists of bytes or texts with shapes; null for an optional. */
+export type NativeFeeds = (Tensor | Values | Uint8Array | string[] | (Uint8Array | string[] | number[])[] | null)[];
 /** A tensor, true for a new tensor, null for an output that is dropped, undefined for one that is returned as data. */
 export type NativeTarget = Tensor | true | null | undefined;
 

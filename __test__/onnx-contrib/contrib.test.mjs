@@ -43,7 +43,12 @@ function assertEqual(output, got, expected) {
   if (output.dtype === 'string') return assert.deepEqual(got, expected, output.name);
   const names = (maps) => maps.map((map) => Object.keys(map).sort());
   assert.deepEqual(names(got), names(expected), output.name);
-  const numbers = (maps) => maps.flatMap((map) => Object.keys(map).sort().map((name) => map[name]));
+  const numbers = (maps) =>
+    maps.flatMap((map) =>
+      Object.keys(map)
+        .sort()
+        .map((name) => map[name]),
+    );
   assertAgrees({ ...output, dtype: 'float32' }, numbers(got), numbers(expected));
 }
 

@@ -12,15 +12,32 @@ import { difference } from './compare.mjs';
 /** A test that takes longer hangs: the slowest needs less than a second. In milliseconds. */
 const TIME_LIMIT = 60_000;
 
-/** Reads the tensors that `rows` of the index name. @returns {Promise<Record<string, Awaited<ReturnType<typeof readNpy>>>>} */
-async function readTensors(directory, { name, ...test }, kind) {
-  const entries = test[kind].map(async (row) => {
-    const file = join(directory, name, row.file);
+/** Reads what a row of the index names. */
+async function readValue(directory, row) {
+  if (row.isNothing) return null;
+  const read = async (name) => {
+    const file = join(directory, name);
     const tensor = file.endsWith('.json') ? JSON.parse(await readFile(file, 'utf8')) : await readNpy(file);
     // NumPy has no such type: the file has the bits.
-    return [row.name, row.dataType.startsWith('bfloat16') ? { ...tensor, dataType: 'bfloat16' } : tensor];
-  });
+    return row.dataType.startsWith('bfloat16') ? { ...tensor, dataType: 'bfloat16' } : tensor;
+  };
+  return Array.isArray(row.file) ? Promise.all(row.file.map(read)) : read(row.file);
+}
+
+/** Reads the values that `rows` of the index name. @returns {Promise<Record<string, any>>} */
+async function readValues(directory, { name, ...test }, kind) {
+  const entries = test[kind].map(async (row) => [row.name, await readValue(join(directory, name), row)]);
   return Object.fromEntries(await Promise.all(entries));
+}
+
+/** What is wrong with a value; `undefined` if nothing. */
+function valueProblem(name, result, expected) {
+  if (expected === null || Array.isArray(expected)) {
+    const isAlike = expected === null ? result === null : result?.length === expected.length;
+    if (!isAlike) return `${name}: got ${inspect(result)}, expected ${expected === null ? 'null' : `${expected.length} tensors`}`;
+    return expected?.map((item, at) => outputProblem(`${name}[${at}]`, result[at], item)).find((problem) => problem !== undefined);
+  }
+  return outputProblem(name, result, expected);
 }
 
 /**
@@ -64,14 +81,15 @@ async function loadAndRun(directory, test, context) {
 async function loadAndRunOne(directory, test, file, context) {
   const model = await loadModel(join(directory, test.name, file), { context });
   try {
-    if ([...test.inputs, ...test.outputs].some(({ file }) => file === null)) {
-      return { outcome: 'loaded', message: 'it is loaded, although its data are no tensors of numbers' };
+    if ([...test.inputs, ...test.outputs].some(({ file, isNothing }) => !isNothing && [file].flat().includes(null))) {
+      return { outcome: 'loaded', message: 'it is loaded, although its data are of types that NumPy lacks' };
     }
-    const feeds = await readTensors(directory, test, 'inputs');
-    const results = await model.run(Object.fromEntries(Object.entries(feeds).map(([name, { data, shape }]) => [name, { data, shape }])));
-    const expected = await readTensors(directory, test, 'outputs');
+    const feeds = Object.entries(await readValues(directory, test, 'inputs'));
+    const fed = (value) => (Array.isArray(value) ? value.map(fed) : value && { data: value.data, shape: value.shape });
+    const results = await model.run(Object.fromEntries(feeds.map(([name, value]) => [name, fed(value)])));
+    const expected = await readValues(directory, test, 'outputs');
     const problems = Object.keys(expected)
-      .map((name) => outputProblem(name, results[name], expected[name]))
+      .map((name) => valueProblem(name, results[name], expected[name]))
       .filter((problem) => problem !== undefined);
     return problems.length === 0 ? { outcome: 'agrees' } : { outcome: 'differs', message: problems.join('; ') };
   } finally {

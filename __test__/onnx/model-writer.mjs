@@ -7,7 +7,7 @@ const { root } = protobuf.parse(
   syntax = "proto3";
   message Entry { string key = 1; string value = 2; }
   message Tensor {
-    repeated int64 dims = 1; int32 data_type = 2; string name = 8; bytes raw_data = 9;
+    repeated int64 dims = 1; int32 data_type = 2; repeated bytes string_data = 6; string name = 8; bytes raw_data = 9;
     repeated Entry external_data = 13; int32 data_location = 14;
   }
   message SparseTensor { Tensor values = 1; Tensor indices = 2; repeated int64 dims = 3; }
@@ -23,7 +23,7 @@ const { root } = protobuf.parse(
   message Shape { repeated Dimension dim = 1; }
   message TensorType { int32 elem_type = 1; Shape shape = 2; }
   message ListType { Type elem_type = 1; }
-  message Type { TensorType tensor_type = 1; ListType sequence_type = 4; }
+  message Type { TensorType tensor_type = 1; ListType sequence_type = 4; ListType optional_type = 9; }
   message ValueInfo { string name = 1; Type type = 2; }
   message Graph {
     repeated Node node = 1; string name = 2; repeated Tensor initializer = 5;
@@ -84,6 +84,13 @@ export const sequenceValue = (name, elementType) => ({
 });
 
 /**
+ * An input or output that may be nothing at all, of any type.
+ *
+ * @param {ReturnType<typeof value> | ReturnType<typeof sequenceValue>} info
+ */
+export const optionalValue = ({ name, type }) => ({ name, type: { optional_type: { elem_type: type } } });
+
+/**
  * AttributeProto.AttributeType by the field that holds the value.
  *
  * @type {Record<string, number>}
@@ -132,6 +139,20 @@ export const weight = (name, dims, data, elementType = ELEMENT_TYPES.get(data.co
   dims,
   data_type: elementType,
   raw_data: bytes(data),
+});
+
+/**
+ * A weight of strings.
+ *
+ * @param {string} name
+ * @param {number[]} dims
+ * @param {(string | Uint8Array)[]} texts or their bytes
+ */
+export const textWeight = (name, dims, texts) => ({
+  name,
+  dims,
+  data_type: STRING,
+  string_data: texts.map((text) => (typeof text === 'string' ? new TextEncoder().encode(text) : text)),
 });
 
 /**

@@ -9,7 +9,7 @@ const { conversionError, isObject, usvString } = require('../webidl.js');
 const { CONVERTED } = require('./converted.js');
 const { codedError } = require('./errors.js');
 const { isUnchanged } = require('./unread.js');
-const { copyOf, toBufferSource, transfers } = require('./source.js');
+const { attachedBytes, copyOf, toBufferSource, transfers } = require('./source.js');
 
 const { ArrayBuffer, Map, Uint8Array } = globalThis;
 
@@ -64,10 +64,62 @@ function feedName(name) {
  * @property {boolean} [transfer] whether the caller gives up the data
  */
 
+/** @typedef {NonNullable<import('../../onnx.js').OnnxValueInfo['items']>} Items */
+
 /**
- * @typedef {FeedOfData | import('../../onnx.js').OnnxResult | {tensor: import('../internal.js').TensorState}} Feed
+ * @typedef {object} FeedItem
+ * @property {Uint8Array | string[]} data in the form that the native side takes
+ * @property {number[]} shape
+ */
+
+/**
+ * @typedef {object} FeedOfItems
+ * @property {FeedItem[] | null} items null for an optional without a value
+ */
+
+/**
+ * @typedef {FeedOfData | FeedOfItems | import('../../onnx.js').OnnxResult | {tensor: import('../internal.js').TensorState}} Feed
  *   data, an unread result, or the state of an MLTensor
  */
+
+/**
+ * @param {string} what from `feedName`
+ * @param {unknown} value of an input that is a sequence or an optional: an array of data, data, null or undefined
+ * @param {Items} items of the input
+ * @returns {FeedOfItems}
+ * @throws {TypeError} for anything else
+ */
+function toFeedOfItems(what, value, { dataType, isSequence, isOptional }) {
+  if (isOptional && (value === null || value === undefined)) {
+    return { items: null };
+  }
+  if (!isSequence) {
+    return { items: [toItem(what, value, dataType)] };
+  }
+  if (!Array.isArray(value)) {
+    throw conversionError(what, undefined, `an array of tensors${isOptional ? ' or null' : ''}`, value);
+  }
+  return { items: Array.from(value, (item, index) => toItem(`${what}[${index}]`, item, dataType)) };
+}
+
+/**
+ * @param {string} what
+ * @param {unknown} value data, of one dimension unless a shape comes with them
+ * @param {string} dataType
+ * @returns {FeedItem}
+ * @throws {TypeError} for anything else
+ */
+function toItem(what, value, dataType) {
+  const info = /** @type {import('../../onnx.js').OnnxValueInfo} */ ({ name: what, dataType });
+  const feed = toFeedOfData(what, value, what, [info]);
+  requireType(feed, dataType, what);
+  const { data, shape, kind } = feed;
+  if (shape === undefined && kind.endsWith('ArrayBuffer')) {
+    throw new TypeError(`${what} has no shape, expected a typed array or { data, shape }`);
+  }
+  const native = kind === TEXTS ? /** @type {string[]} */ (data) : nativeBytes(attachedBytes(data, kind, what), dataType, what);
+  return { data: native, shape: shape ?? [/** @type {{length: number}} */ (data).length] };
+}
 
 /**
  * @param {string} what from `feedName`
@@ -216,4 +268,4 @@ function requireType({ data, kind, dataType: given }, dataType, what) {
   }
 }
 
-module.exports = { TEXTS, feedName, nativeBytes, requireNumbers, requireSameType, requireType, toFeed, toFeedOfData };
+module.exports = { TEXTS, feedName, nativeBytes, requireNumbers, requireSameType, requireType, toFeed, toFeedOfData, toFeedOfItems };

@@ -4,7 +4,7 @@
 
 const { quote } = require('../errors.js');
 const { conversionError, isObject, usvString } = require('../webidl.js');
-const { toFeed } = require('./data.js');
+const { toFeed, toFeedOfItems } = require('./data.js');
 const { codedError } = require('./errors.js');
 const { PAST, groupBehind, inputOf, isHeld, requireNoGroup } = require('./groups.js');
 const { isResult, isUnchanged, placeOf } = require('./unread.js');
@@ -59,6 +59,8 @@ class FeedReader {
   #inputs;
   #nameOf;
   #past;
+  /** What sequences and optionals among the inputs hold, by input; undefined if there are none. @type {Map<string, import('./data.js').Items> | undefined} */
+  #items;
 
   /**
    * @param {readonly import('../../onnx.js').OnnxValueInfo[]} inputs
@@ -69,6 +71,8 @@ class FeedReader {
     this.#inputs = inputs;
     this.#nameOf = nameOf;
     this.#past = past;
+    const items = inputs.flatMap(({ name, items }) => (items === undefined ? [] : [/** @type {const} */ ([name, items])]));
+    this.#items = items.length === 0 ? undefined : new Map(items);
   }
 
   /**
@@ -118,6 +122,10 @@ class FeedReader {
    * @returns {import('./data.js').Feed}
    */
   #toFeed(name, value) {
+    const items = this.#items?.get(name);
+    if (items !== undefined) {
+      return toFeedOfItems(this.#nameOf(name), value, items);
+    }
     if (isUnchanged(value)) {
       return value;
     }
@@ -336,7 +344,7 @@ class FeedNumbers {
       return;
     }
     this.#push(access);
-    if ('tensor' in feed || feed.shape === undefined) {
+    if ('tensor' in feed || 'items' in feed || feed.shape === undefined) {
       this.#push(NO_SHAPE);
     } else {
       this.#push(feed.shape.length);

@@ -16,7 +16,17 @@ const { defineProperty } = Object;
 const PlainResults = plainObjects();
 
 /** How the native side delivers an output. */
-const [ABSENT, ALONE, SHARED] = [0, 2, 3];
+const [ABSENT, ALONE, SHARED, LIST, NOTHING] = [0, 2, 3, 4, 5];
+
+/**
+ * What the native side returns, and how much of it has been read.
+ *
+ * @typedef {object} Delivered
+ * @property {Uint32Array} numbers
+ * @property {number} at the next of them
+ * @property {import('../internal.js').Made} made
+ * @property {number} next value
+ */
 
 /**
  * @typedef {{object: import('../../index.js').MLTensor, state: import('../internal.js').TensorState} | 'tensor'} Target
@@ -24,8 +34,8 @@ const [ABSENT, ALONE, SHARED] = [0, 2, 3];
  */
 
 /**
- * @typedef {Record<string, import('../../onnx.js').OnnxResult | import('../../index.js').MLTensor>} Results of a run,
- *   by output name
+ * @typedef {Record<string, import('../../onnx.js').OnnxResult | import('../../onnx.js').OnnxResult[] | import('../../index.js').MLTensor | null>} Results of
+ *   a run, by output name
  */
 
 /**
@@ -91,33 +101,21 @@ class ResultMaker {
    * @returns {Results}
    */
   results(made, fetches) {
-    const numbers = new Uint32Array(made[0]);
+    const delivered = { numbers: new Uint32Array(made[0]), at: 0, made, next: 2 };
     const results = /** @type {Results} */ (new PlainResults());
-    let at = 0;
-    let next = 2;
     for (let place = 0; place < this.#outputs.length; place++) {
       const { name, labels } = this.#outputs[place];
-      const delivery = numbers[at];
-      const kind = delivery === ABSENT ? undefined : this.#kindOf(place, numbers[at + 1]);
-      at += 2;
-      if (delivery === SHARED) {
+      const target = fetches.get(name);
+      if (delivered.numbers[delivered.at] === SHARED) {
+        delivered.at += 2;
         defineProperty(results, name, this.#shared[place]);
-      } else if (kind === undefined) {
-        const target = fetches.get(name);
-        if (target !== undefined && target !== null && target !== 'tensor') {
-          put(results, name, target.object);
-        }
-      } else if (delivery === ALONE) {
-        const result = new HeldValues(/** @type {import('../internal.js').Handle<'values'>} */ (made[next++]), [kind]).result(0);
-        put(results, name, labels === undefined ? result : mapsOf(result, labels));
-      } else {
-        const shape = new Array(numbers[at++]);
-        for (let axis = 0; axis < shape.length; axis++) {
-          shape[axis] = numbers[at++];
-        }
-        const isTensor = fetches.get(name) === 'tensor';
-        const whole = this.#wholeOf(made[next++], kind, shape, isTensor);
-        put(results, name, labels === undefined || isTensor ? whole : mapsOf(/** @type {import('../../onnx.js').OnnxResult} */ (whole), labels));
+        continue;
+      }
+      const value = this.#next(delivered, place, target === 'tensor');
+      if (value !== undefined) {
+        put(results, name, labels === undefined || target === 'tensor' ? value : mapsOf(/** @type {import('../../onnx.js').OnnxResult} */ (value), labels));
+      } else if (target !== undefined && target !== null && target !== 'tensor') {
+        put(results, name, target.object);
       }
     }
     if (made[1] !== undefined || this.#members !== undefined) {
@@ -131,6 +129,38 @@ class ResultMaker {
   }
 
   /**
+   * Returns the next value of the native side; undefined if it went into a tensor of the caller's, or nowhere.
+   *
+   * @param {Delivered} delivered
+   * @param {number} place of its output
+   * @param {boolean} isTensor
+   * @returns {any}
+   */
+  #next(delivered, place, isTensor) {
+    const delivery = delivered.numbers[delivered.at++];
+    const type = delivered.numbers[delivered.at++];
+    if (delivery === ABSENT) {
+      return undefined;
+    }
+    if (delivery === NOTHING) {
+      return null;
+    }
+    if (delivery === LIST) {
+      return Array.from({ length: type }, () => this.#next(delivered, place, false));
+    }
+    const kind = this.#kindOf(place, type);
+    const value = delivered.made[delivered.next++];
+    if (delivery === ALONE) {
+      return new HeldValues(/** @type {import('../internal.js').Handle<'values'>} */ (value), [kind]).result(0);
+    }
+    const shape = new Array(delivered.numbers[delivered.at++]);
+    for (let axis = 0; axis < shape.length; axis++) {
+      shape[axis] = delivered.numbers[delivered.at++];
+    }
+    return this.#wholeOf(value, kind, shape, isTensor);
+  }
+
+  /**
    * @param {number} place
    * @param {number} type index of the data type
    * @returns {import('./unread.js').OutputKind}
@@ -138,7 +168,8 @@ class ResultMaker {
   #kindOf(place, type) {
     const made = DATA_TYPES[type];
     if (this.#kinds[place]?.made !== made) {
-      const { name, dataType } = this.#outputs[place];
+      const { name, dataType: own, items } = this.#outputs[place];
+      const dataType = items?.dataType ?? own;
       const kinds = [...this.#kinds];
       const isOther = dataType === 'string' || CONVERTED.has(dataType);
       kinds[place] = { name, made, dataType: /** @type {import('../../onnx.js').OnnxDataType} */ (isOther ? dataType : made) };

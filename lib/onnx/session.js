@@ -470,6 +470,9 @@ class Session {
       this.#context.requireBindable(what, feed.tensor);
       return feed.tensor.handle;
     }
+    if ('items' in feed) {
+      return feed.items === null ? null : feed.items.flatMap(({ data, shape }) => [data, shape]);
+    }
     requireType(feed, dataType, what);
     if (feed.kind === TEXTS) {
       return /** @type {string[]} */ (feed.data);

@@ -16,8 +16,8 @@ Writes
     OUT_DIR/index.json                               [{ name, opset, operators, dataTypes, emptyTensors,
                                                         baked, corrected, inputs, computed, outputs }], sorted by name
 
-where `inputs`, `computed` (all inputs of computed.onnx, or null) and `outputs` are [{ name, dataType, file }]; `file` is null where NumPy cannot hold the value
-(sequences, optional values, 4-bit and 8-bit floats, ...). `dataTypes` are the element types, by ONNX's
+where `inputs`, `computed` (all inputs of computed.onnx, or null) and `outputs` are [{ name, dataType, file }]; `file` is a list
+for a sequence, and null where NumPy cannot hold the value, and for an optional without one, which `isNothing` (4-bit and 8-bit floats, ...). `dataTypes` are the element types, by ONNX's
 names, of all graph inputs, outputs, initializers and constants; `emptyTensors` names the inputs and outputs, but for
 baked ones, that have no elements; `corrected` says why the expected results are not those of the package, or is null.
 """
@@ -141,12 +141,26 @@ def value_type(info):
     return type_name(info.type.tensor_type.elem_type) if kind == "tensor_type" else kind.removesuffix("_type")
 
 
+def value_of(value):
+    """A value of a sequence or an optional: a tensor, a list of them, or None."""
+    if isinstance(value, onnx.OptionalProto):
+        kind = {onnx.OptionalProto.TENSOR: "tensor_value", onnx.OptionalProto.SEQUENCE: "sequence_value"}.get(value.elem_type)
+        return None if kind is None else value_of(getattr(value, kind))
+    if isinstance(value, onnx.SequenceProto):
+        return [value_of(inner) for inner in value.tensor_values]
+    if isinstance(value, list):
+        return [value_of(inner) for inner in value]
+    if value is None or isinstance(value, TensorProto):
+        return value
+    return numpy_helper.from_array(np.asarray(value))
+
+
 def tensors(values, infos):
-    """The data of the graph's inputs or outputs: tensors, or None where the value is no tensor."""
+    """The data of the graph's inputs or outputs: tensors, lists of them, or None for an optional without a value."""
     found = []
     for value, info in zip(values, infos, strict=True):
         if info.type.WhichOneof("value") != "tensor_type":
-            found.append(None)
+            found.append(value_of(value))
         elif isinstance(value, TensorProto):
             found.append(value)
         else:
@@ -198,27 +212,36 @@ def corrected(name, model, inputs, outputs):
     return [numpy_helper.from_array(result) for result in results]
 
 
+def write_tensor(out, name, value):
+    """Writes a tensor; returns the name of the file, or None where NumPy cannot hold it."""
+    element = type_name(value.data_type)
+    if element == "string":
+        texts = [text.decode() for text in value.string_data]
+        (out / f"{name}.json").write_text(json.dumps({"data": texts, "shape": list(value.dims), "dataType": "string"}))
+        return f"{name}.json"
+    if element not in PLAIN and element != "bfloat16":
+        return None
+    array = numpy_helper.to_array(value)
+    if element == "bfloat16":
+        array = array.view(np.uint16)
+    array = np.ascontiguousarray(array.astype(np.uint8) if array.dtype == bool else array).reshape(array.shape)
+    np.save(out / f"{name}.npy", array)
+    return f"{name}.npy"
+
+
 def write_values(out, kind, infos, values):
     """Writes the arrays; returns the rows of the index."""
     rows = []
     for i, (info, value) in enumerate(zip(infos, values, strict=True)):
-        data_type = value_type(info)
-        file = None
-        is_bfloat16 = value is not None and type_name(value.data_type) == "bfloat16"
-        if value is not None and type_name(value.data_type) == "string":
-            file = f"{kind}_{i}.json"
-            texts = [text.decode() for text in value.string_data]
-            (out / file).write_text(json.dumps({"data": texts, "shape": list(value.dims), "dataType": "string"}))
-        elif value is not None and (is_bfloat16 or type_name(value.data_type) in PLAIN):
-            array = numpy_helper.to_array(value)
-            if is_bfloat16:
-                array = array.view(np.uint16)
-            file = f"{kind}_{i}.npy"
-            np.save(
-                out / file,
-                np.ascontiguousarray(array.astype(np.uint8) if array.dtype == bool else array).reshape(array.shape),
-            )
-        rows.append({"name": info.name, "dataType": data_type, "file": file})
+        data_type, name = value_type(info), f"{kind}_{i}"
+        if isinstance(value, list):
+            file = [write_tensor(out, f"{name}_{at}", inner) for at, inner in enumerate(value)]
+        else:
+            file = None if value is None else write_tensor(out, name, value)
+        row = {"name": info.name, "dataType": data_type, "file": file}
+        if value is None and data_type == "optional":
+            row["isNothing"] = True
+        rows.append(row)
     return rows
 
 
@@ -247,7 +270,7 @@ def prepare(test, models, out):
         "opset": {entry.domain: entry.version for entry in model.opset_import},
         "operators": dict(sorted(collections.Counter(map(operator_name, all_nodes(model.graph))).items())),
         "dataTypes": sorted(types),
-        "emptyTensors": [info.name for info, value in operands if value is not None and 0 in value.dims],
+        "emptyTensors": [info.name for info, value in operands if isinstance(value, TensorProto) and 0 in value.dims],
         "baked": baked,
         "corrected": correction(name),
         "inputs": write_values(out / name, "input", model.graph.input, kept),

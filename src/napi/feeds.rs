@@ -9,9 +9,10 @@ use super::sources::Transferred;
 use super::view::View;
 use crate::memory::Buffer;
 use crate::onnx::error::quoted;
+use crate::onnx::model::ValueInfo;
 use crate::runtime::Tensor;
 use crate::session::{Copying, Feed, Offer, Session, SessionRun};
-use napi::bindgen_prelude::{Array, JsObjectValue, Unknown};
+use napi::bindgen_prelude::{Array, Either, JsObjectValue, Unknown};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,7 +26,12 @@ pub enum Fed {
     Tensor(Arc<Tensor>),
     /// Texts.
     Texts(Vec<String>),
+    /// What a sequence or an optional holds; `None` for nothing at all.
+    Items(Option<Vec<FedItem>>),
 }
+
+/// A tensor of a sequence or an optional: its shape, and its bytes or texts.
+pub type FedItem = (Vec<u32>, Either<View<'static>, Vec<String>>);
 
 /// The access to data: a run within its call may read them in place, and JavaScript may have given them up besides.
 const IN_PLACE: usize = 1;
@@ -148,6 +154,7 @@ impl Fed {
             Fed::Data(Data { bytes, .. }) => Offer::Data { bytes: *bytes, shape },
             Fed::Held(contents) => Offer::Data { bytes: contents.len(), shape },
             // Their numbers are int32.
+            Fed::Items(_) => Offer::Data { bytes: 0, shape: Some(Vec::new()) },
             Fed::Texts(texts) => Offer::Data { bytes: size_of::<i32>() * texts.len(), shape },
             Fed::Tensor(tensor) => Offer::Tensor(tensor),
         }
@@ -179,7 +186,8 @@ const OWN_SHAPE: f64 = -2.0;
 
 /// The feed of each input of `session`, and its shape, if it has one.
 ///
-/// The elements of `feeds` are a view of the data, an array of texts, [`HeldValues`] or a tensor. For each, `numbers` has the index of the
+/// The elements of `feeds` are a view of the data, an array of texts, a list of both with shapes, null for an optional,
+/// [`HeldValues`] or a tensor. For each, `numbers` has the index of the
 /// input, the index of the result in its [`HeldValues`] or the access to the data, and the shape: the number of dimensions and their sizes, -1
 /// without a shape, or [`OWN_SHAPE`]. [`HeldValues`] with results for several inputs have -1 in place of the input, the
 /// number of these inputs, and their indices, each followed by that of the result.
@@ -214,18 +222,35 @@ pub fn given_feeds(
         }
         let input = input as usize;
         let (place, rank) = (numbers.next_index()?, numbers.next()?);
-        let feed = match inputs.get(input).ok_or_else(mismatch)?.is_texts() {
-            true => Fed::Texts(from_value(&feed)?),
-            false => Fed::of(&feed, place, owner)?,
+        let info = inputs.get(input).ok_or_else(mismatch)?;
+        let feed = match info.items {
+            Some(_) => Fed::Items(items_of(&feed, info)?),
+            None if info.is_texts() => Fed::Texts(from_value(&feed)?),
+            None => Fed::of(&feed, place, owner)?,
         };
         let shape = match (&feed, rank) {
             (Fed::Held(contents), OWN_SHAPE) => Some(contents.shape()),
             (_, rank) if rank < 0.0 => None,
-            (_, rank) => Some(numbers.sizes(rank as usize, &inputs[input].name)?),
+            (_, rank) => Some(numbers.sizes(rank as usize, &info.name)?),
         };
         put(input, (feed, shape))?;
     }
     given.into_iter().collect::<Option<_>>().ok_or_else(mismatch)
+}
+
+/// The items of a feed: for each, a view of its bytes or an array of texts, and its shape.
+fn items_of(feed: &Unknown, info: &ValueInfo) -> Result<Option<Vec<FedItem>>> {
+    let Some(list) = from_value::<Option<Array>>(feed)? else { return Ok(None) };
+    let element = |at: u32| list.get_element::<Unknown>(at).map_err(from_napi);
+    let item = |at: u32| {
+        let (data, shape) = (element(2 * at)?, from_value::<Vec<f64>>(&element(2 * at + 1)?)?);
+        let data = match info.has_texts() {
+            true => Either::B(from_value(&data)?),
+            false => Either::A(from_value(&data)?),
+        };
+        Ok((checked_sizes(&shape, || format!("run: feed {}[{at}]", quoted(&info.name)))?, data))
+    };
+    (0..list.len() / 2).map(item).collect::<Result<_>>().map(Some)
 }
 
 /// The error for arguments that do not belong to the session: a defect of the facade.

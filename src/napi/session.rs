@@ -3,7 +3,7 @@
 use super::account::Weight;
 use super::completion::{Collect, Environment, List, array_buffer, list, value};
 use super::convert::{coded, data_type_index, from_napi, invalid_state, thrown, type_error};
-use super::feeds::{Fed, Lent, given_feeds, mismatch};
+use super::feeds::{Fed, FedItem, Lent, given_feeds, mismatch};
 use super::handle::{Handle, Owner, element_handle};
 use super::held::{HeldContents, HeldValues};
 use super::options::OpenOptions;
@@ -15,13 +15,14 @@ use crate::description::{text, text_of};
 use crate::error::{Code, Error};
 use crate::memory::{Buffer, bytes_of, elements, expect_writes};
 use crate::onnx::describe::interface;
-use crate::onnx::error::shortened;
+use crate::onnx::error::{quoted, shortened};
+use crate::onnx::model::ValueInfo;
 use crate::onnx::stop::Stop;
 use crate::onnx::texts::RunTexts;
 use crate::onnx::{Model, ModelError};
 use crate::runtime::{Done, Slot, Tensor, spawn};
-use crate::session::signature::checked_size;
-use crate::session::{Feed, Offer, Output, Session, SessionOptions, SessionRun, Shapes, Specialization, Target};
+use crate::session::signature::{check_data, checked_size};
+use crate::session::{Feed, Item, Offer, Output, Session, SessionOptions, SessionRun, Shapes, Specialization, Target};
 use crate::shape::Descriptor;
 use napi::bindgen_prelude::{Array, Either, External, Function, JsObjectValue, Unknown};
 use napi::{Env, JsValue, ValueType, sys};
@@ -263,6 +264,25 @@ fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
     })
 }
 
+/// The numbers of texts in a run.
+fn numbers_of(texts: Option<&RunTexts>, given: &[String]) -> crate::error::Result<Buffer> {
+    let texts = texts.expect("an input has texts");
+    let numbers = given.iter().map(|text| texts.number(text)).collect::<crate::error::Result<Vec<i32>>>()?;
+    Buffer::copy_of(bytes_of(&numbers))
+}
+
+/// A tensor for the input `info`, which is a sequence or an optional.
+fn item_of(info: &ValueInfo, (shape, data): FedItem, texts: Option<&RunTexts>) -> Result<Item> {
+    let dtype = info.items.and_then(|items| items.element.carried()).ok_or_else(mismatch)?;
+    let bytes = match data {
+        Either::A(view) => Buffer::zeroed(view.len().map_err(thrown)?).and_then(|buffer| view.copy_into(buffer)),
+        Either::B(given) => numbers_of(texts, &given),
+    };
+    let (bytes, descriptor) = (bytes.map_err(coded)?, Descriptor::new(dtype, shape));
+    check_data(|| format!("run: feed {}", quoted(&info.name)), bytes.len(), &descriptor).map_err(coded)?;
+    Ok((descriptor, Arc::new(bytes)))
+}
+
 /// Prepares a run of a session. `feeds` and `numbers` are those of [`given_feeds`]. `fetches` has, for each output, a
 /// tensor, null if it is not read, true for a new tensor, or undefined. `warn` takes the warning of
 /// [`SessionHandle::watch`]. The run reads the feeds in `lent` in place.
@@ -301,11 +321,10 @@ unsafe fn run_of(
     let feeds = given.into_iter().zip(shapes.iter()).enumerate().map(|(at, (given, shape))| {
         Ok(match given {
             Fed::Tensor(tensor) => Feed::Tensor(tensor),
-            Fed::Texts(given) => {
-                let texts = texts.as_ref().expect("an input is of texts");
-                let numbers = given.iter().map(|text| texts.number(text)).collect::<crate::error::Result<Vec<i32>>>();
-                let numbers = numbers.and_then(|numbers| Buffer::copy_of(bytes_of(&numbers)));
-                Feed::Bytes(Arc::new(numbers.map_err(coded)?))
+            Fed::Texts(given) => Feed::Bytes(Arc::new(numbers_of(texts.as_deref(), &given).map_err(coded)?)),
+            Fed::Items(items) => {
+                let item = |item| item_of(&signature.inputs[at], item, texts.as_deref());
+                Feed::Items(items.map(|items| items.into_iter().map(item).collect()).transpose()?)
             }
             Fed::Held(HeldContents::Bytes { bytes, .. }) => Feed::Bytes(bytes),
             Fed::Held(HeldContents::Cache(cache)) => {
@@ -428,7 +447,7 @@ fn results_later(
 fn require_distinct(feeds: &[Fed], targets: &[Target]) -> Result<()> {
     let feeds = feeds.iter().filter_map(|feed| match feed {
         Fed::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
-        Fed::Data(_) | Fed::Held(_) | Fed::Texts(_) => None,
+        Fed::Data(_) | Fed::Held(_) | Fed::Texts(_) | Fed::Items(_) => None,
     });
     let targets = targets.iter().filter_map(|target| match target {
         Target::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
@@ -509,6 +528,10 @@ enum Delivery {
     Alone,
     /// In the [`HeldValues`] that results of a run share, at the index of the output.
     Shared,
+    /// As a list: the number of its tensors, and each of them.
+    List,
+    /// As null: an optional without a value.
+    Nothing,
 }
 
 /// Converts the outputs to JavaScript: an ArrayBuffer of `u32`, the [`HeldValues`] that results share or undefined, and
@@ -525,63 +548,98 @@ fn results(
     values: Vec<Option<Output>>,
     (rooms, texts): (&Rooms, Option<&RunTexts>),
 ) -> crate::error::Result<Vec<sys::napi_value>> {
-    let (mut made, mut numbers, mut shared) = (Vec::new(), Vec::<u32>::new(), Vec::new());
-    let mut share = |at: usize, contents: HeldContents| {
-        shared.resize_with(at, || None);
-        shared.push(Some(contents));
-    };
+    let mut results = Results { env, owner, session, made: Vec::new(), numbers: Vec::new(), shared: Vec::new() };
     for (at, output) in values.into_iter().enumerate() {
-        let mut describe = |delivery: Delivery, Descriptor { dtype, shape }: &Descriptor| {
-            let has_sizes = matches!(delivery, Delivery::Whole);
-            numbers.extend([delivery as u32, data_type_index(*dtype)]);
-            if has_sizes {
-                numbers.push(shape.len() as u32);
-                numbers.extend(shape.iter().map(|size| size.get()));
-            }
-        };
+        let texts = texts.filter(|_| session.signature().outputs[at].has_texts());
         match output {
-            None => numbers.extend([Delivery::Absent as u32, 0]),
-            Some(Output::Bytes { descriptor, bytes }) if session.signature().outputs[at].is_texts() => {
-                describe(Delivery::Whole, &descriptor);
-                made.push(value(env, texts_of(texts, &bytes)?)?);
-            }
+            None => results.numbers.extend([Delivery::Absent as u32, 0]),
+            Some(Output::Nothing) => results.numbers.extend([Delivery::Nothing as u32, 0]),
             Some(Output::Tensor(tensor)) => {
-                describe(Delivery::Whole, tensor.descriptor());
-                made.push(value(env, tensor_handle(tensor, owner))?);
+                results.describe(Delivery::Whole, tensor.descriptor());
+                results.made.push(value(env, tensor_handle(tensor, owner))?);
+            }
+            Some(Output::List(items)) => {
+                results.numbers.extend([Delivery::List as u32, items.len() as u32]);
+                for (descriptor, bytes) in items {
+                    results.add(at, descriptor, bytes, texts)?;
+                }
             }
             Some(Output::Bytes { descriptor, bytes }) if grouped.contains(&(at as u32)) => {
-                describe(Delivery::Shared, &descriptor);
-                share(at, HeldContents::Bytes { descriptor, bytes: Arc::new(bytes) });
+                results.describe(Delivery::Shared, &descriptor);
+                results.share(at, HeldContents::Bytes { descriptor, bytes: Arc::new(bytes) });
             }
             Some(Output::Bytes { descriptor, bytes }) if bytes.is_lent() => {
-                describe(Delivery::Whole, &descriptor);
-                made.push(rooms.buffer(at)?);
+                results.describe(Delivery::Whole, &descriptor);
+                results.made.push(rooms.buffer(at)?);
             }
-            Some(Output::Bytes { descriptor, bytes }) if bytes.len() < MIN_HELD_BYTES => {
-                describe(Delivery::Whole, &descriptor);
-                made.push(array_buffer(env, bytes.bytes())?);
-                session.recycle(bytes);
-            }
-            Some(Output::Bytes { descriptor, bytes }) => {
-                describe(Delivery::Alone, &descriptor);
-                let alone = vec![Some(HeldContents::Bytes { descriptor, bytes: Arc::new(bytes) })];
-                made.push(value(env, External::new(HeldValues::new(owner, session, at, alone)))?);
-            }
+            Some(Output::Bytes { descriptor, bytes }) => results.add(at, descriptor, Arc::new(bytes), texts)?,
             Some(Output::Cache(cache)) => {
-                describe(Delivery::Shared, &cache.descriptor);
-                share(at, HeldContents::Cache(cache));
+                results.describe(Delivery::Shared, &cache.descriptor);
+                results.share(at, HeldContents::Cache(cache));
             }
         }
     }
+    let Results { made, numbers, shared, .. } = results;
     let shared = (!shared.is_empty()).then(|| External::new(HeldValues::new(owner, session, 0, shared)));
     let first = [array_buffer(env, bytes_of(&numbers))?, value(env, shared)?];
     Ok(first.into_iter().chain(made).collect())
 }
 
+/// The results of a run so far.
+struct Results<'a> {
+    env: &'a Env,
+    owner: &'a Arc<Owner>,
+    session: &'a Arc<Session>,
+    made: Vec<sys::napi_value>,
+    numbers: Vec<u32>,
+    shared: Vec<Option<HeldContents>>,
+}
+
+impl Results<'_> {
+    /// Adds the numbers of a result.
+    fn describe(&mut self, delivery: Delivery, Descriptor { dtype, shape }: &Descriptor) {
+        let has_sizes = matches!(delivery, Delivery::Whole);
+        self.numbers.extend([delivery as u32, data_type_index(*dtype)]);
+        if has_sizes {
+            self.numbers.push(shape.len() as u32);
+            self.numbers.extend(shape.iter().map(|size| size.get()));
+        }
+    }
+
+    /// Adds a result to those that share a handle.
+    fn share(&mut self, at: usize, contents: HeldContents) {
+        self.shared.resize_with(at, || None);
+        self.shared.push(Some(contents));
+    }
+
+    /// Adds a tensor of the output at index `at`: texts as an array, large data in a handle, others as a copy.
+    fn add(
+        &mut self,
+        at: usize,
+        descriptor: Descriptor,
+        bytes: Arc<Buffer>,
+        texts: Option<&RunTexts>,
+    ) -> crate::error::Result<()> {
+        if let Some(texts) = texts {
+            self.describe(Delivery::Whole, &descriptor);
+            self.made.push(value(self.env, texts_of(texts, &bytes)?)?);
+        } else if bytes.len() < MIN_HELD_BYTES {
+            self.describe(Delivery::Whole, &descriptor);
+            self.made.push(array_buffer(self.env, bytes.bytes())?);
+            self.session.recycle_shared(bytes);
+        } else {
+            self.describe(Delivery::Alone, &descriptor);
+            let alone = vec![Some(HeldContents::Bytes { descriptor, bytes })];
+            self.made.push(value(self.env, External::new(HeldValues::new(self.owner, self.session, at, alone)))?);
+        }
+        Ok(())
+    }
+}
+
 /// The texts with these numbers.
-fn texts_of(texts: Option<&RunTexts>, numbers: &Buffer) -> crate::error::Result<Vec<String>> {
+fn texts_of(texts: &RunTexts, numbers: &Buffer) -> crate::error::Result<Vec<String>> {
     let text = |&number: &i32| {
-        let text = texts.and_then(|texts| texts.text(number));
+        let text = texts.text(number);
         let text =
             text.ok_or_else(|| Error::coded(Code::Operation, format!("run: no text has the number {number}")))?;
         Ok(text.to_string())
@@ -601,6 +659,7 @@ pub fn compile_session(
     warn: Option<Function<String, ()>>,
 ) -> Result<()> {
     let SessionHandle { session, owner, .. } = &**handle;
+    session.signature().check_tensors("compile").map_err(thrown)?;
     let shapes = shapes_of_names(session, "compile", names, shapes)?;
     handle.watch("compile", &shapes, warn)?;
     let slot = Arc::new(Slot::<(Arc<Specialization>, String)>::default());

@@ -116,6 +116,11 @@ impl Cuts {
         self.nodes.is_empty()
     }
 
+    /// Cuts before nodes that read this value.
+    pub fn wait_for(&mut self, value: NameId) {
+        self.later.insert(value);
+    }
+
     /// Leaves a node for later.
     pub fn add(&mut self, left: Left) {
         self.nodes.push(left);

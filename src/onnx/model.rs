@@ -53,6 +53,21 @@ pub enum Dimension {
     Free(String),
 }
 
+/// What a sequence or an optional holds: tensors of one type.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Items {
+    /// The type.
+    #[serde(skip)]
+    pub element: ElementType,
+    /// Its name in WebNN, or in ONNX if WebNN lacks it.
+    pub data_type: &'static str,
+    /// Whether it is, or may be, a list.
+    pub is_sequence: bool,
+    /// Whether it may be nothing at all.
+    pub is_optional: bool,
+}
+
 /// An input or output of the main graph.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -71,6 +86,9 @@ pub struct ValueInfo {
     pub shape: Option<Vec<Dimension>>,
     /// Its dimensions as in the file; unnamed dimensions have an empty name.
     pub declared_shape: Option<Vec<Dimension>>,
+    /// What it holds, if it is a sequence or an optional.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub items: Option<Items>,
     /// The labels of the columns of its tensor, if it is a list with a map for each row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<Vec<String>>,
@@ -88,14 +106,20 @@ fn named(value: &str, shape: &[Dimension]) -> Vec<Dimension> {
 impl ValueInfo {
     /// A value of which only the name is known.
     pub fn unknown(name: impl Into<String>) -> ValueInfo {
-        let (element, shape, declared_shape, labels) = (None, None, None, None);
+        let (element, shape, declared_shape) = (None, None, None);
+        let (items, labels) = (None, None);
         let (data_type, r#type) = ("unknown".into(), "unknown".into());
-        ValueInfo { name: name.into(), element, data_type, r#type, shape, declared_shape, labels }
+        ValueInfo { name: name.into(), element, data_type, r#type, shape, declared_shape, items, labels }
     }
 
     /// Whether it is a tensor of texts.
     pub fn is_texts(&self) -> bool {
         self.element == Some(ElementType::String)
+    }
+
+    /// Whether it is a tensor of texts, or holds some.
+    pub fn has_texts(&self) -> bool {
+        self.is_texts() || self.items.is_some_and(|items| items.element == ElementType::String)
     }
 
     /// Checks that a value is of texts if, and only if, that is what the file declares.
@@ -174,22 +198,19 @@ pub(super) fn value_info(bytes: &Bytes) -> Result<ValueInfo> {
     let info: proto::ValueInfo = decode(bytes, "the description of a value")?;
     let unknown = ValueInfo::unknown(info.name);
     let Some(r#type) = info.r#type else { return Ok(unknown) };
+    let shown = shown_type(&r#type, 1)?;
     let Some(tensor) = r#type.tensor_type else {
-        let (data_type, r#type) = other_type(&r#type)?;
-        return Ok(ValueInfo { data_type: data_type.into(), r#type: r#type.into(), ..unknown });
+        let (data_type, items) = (kind_of(&r#type).into(), items_of(&shown));
+        return Ok(ValueInfo { data_type, r#type: shown.into(), items, ..unknown });
     };
     let element = ElementType::from_code(tensor.elem_type);
-    let data_type = match element {
-        Some(element) => element.webnn().map_or(element.name(), |dtype| dtype.name()),
-        None => "unknown",
-    };
+    let data_type = element.map_or("unknown", data_type_of);
     let dimensions = |shape: &proto::TensorShape| -> Result<Vec<Dimension>> {
         shape.dim.iter().map(|bytes| dimension(&unknown.name, bytes)).collect()
     };
     let declared_shape = tensor.shape.as_ref().map(dimensions).transpose()?;
     let shape = declared_shape.as_ref().map(|shape| named(&unknown.name, shape));
-    let r#type = tensor_type(&tensor).into();
-    Ok(ValueInfo { element, data_type: data_type.into(), r#type, shape, declared_shape, ..unknown })
+    Ok(ValueInfo { element, data_type: data_type.into(), r#type: shown.into(), shape, declared_shape, ..unknown })
 }
 
 /// The type of a tensor in ONNX notation.
@@ -197,19 +218,63 @@ fn tensor_type(tensor: &proto::TensorType) -> String {
     format!("tensor({})", ElementType::from_code(tensor.elem_type).map_or("unknown", ElementType::onnx_name))
 }
 
-/// For a type that is not a tensor: its name, and its ONNX notation, including the element type if that is a tensor.
-fn other_type(r#type: &proto::Type) -> Result<(&'static str, String)> {
-    let lists = [(&r#type.sequence_type, "sequence", "seq"), (&r#type.optional_type, "optional", "optional")];
-    for (bytes, kind, short) in lists {
-        let Some(bytes) = bytes else { continue };
+/// Maximum depth of types: an optional of a sequence of maps of tensors.
+const MAX_TYPE_DEPTH: usize = 4;
+
+/// A type in ONNX notation.
+fn shown_type(r#type: &proto::Type, depth: usize) -> Result<String> {
+    let inner = |bytes: &Option<Bytes>| match bytes {
+        Some(bytes) if depth < MAX_TYPE_DEPTH => shown_type(&decode(bytes, "the type in a type")?, depth + 1),
+        _ => Ok("unknown".to_string()),
+    };
+    let list = |name: &str, bytes: &Bytes| {
         let list: proto::ListType = decode(bytes, "the type of a list")?;
-        let inner = list.elem_type.as_ref().map(|bytes| decode::<proto::Type>(bytes, "the type in a list"));
-        let tensor = inner.transpose()?.and_then(|inner| inner.tensor_type);
-        return Ok((kind, format!("{short}({})", tensor.map_or("unknown".to_string(), |tensor| tensor_type(&tensor)))));
+        Ok(format!("{name}({})", inner(&list.elem_type)?))
+    };
+    match r#type {
+        proto::Type { tensor_type: Some(tensor), .. } => Ok(tensor_type(tensor)),
+        proto::Type { sequence_type: Some(bytes), .. } => list("seq", bytes),
+        proto::Type { optional_type: Some(bytes), .. } => list("optional", bytes),
+        proto::Type { map_type: Some(bytes), .. } => {
+            let map: proto::MapType = decode(bytes, "the type of a map")?;
+            let key = ElementType::from_code(map.key_type).map_or("unknown", ElementType::onnx_name);
+            Ok(format!("map({key},{})", inner(&map.value_type)?))
+        }
+        proto::Type { sparse_tensor_type: Some(_), .. } => Ok("sparse_tensor".to_string()),
+        _ => Ok("unknown".to_string()),
     }
-    let others = [(&r#type.map_type, "map", "map"), (&r#type.sparse_tensor_type, "sparse tensor", "sparse_tensor")];
-    let known = others.into_iter().find(|(bytes, ..)| bytes.is_some());
-    Ok(known.map_or(("unknown", "unknown".to_string()), |(_, kind, name)| (kind, name.to_string())))
+}
+
+/// The name of the kind of a type that is not a tensor.
+fn kind_of(r#type: &proto::Type) -> &'static str {
+    match r#type {
+        proto::Type { sequence_type: Some(_), .. } => "sequence",
+        proto::Type { optional_type: Some(_), .. } => "optional",
+        proto::Type { map_type: Some(_), .. } => "map",
+        proto::Type { sparse_tensor_type: Some(_), .. } => "sparse tensor",
+        _ => "unknown",
+    }
+}
+
+/// What a sequence or an optional holds, from its type in ONNX notation.
+fn items_of(shown: &str) -> Option<Items> {
+    let (is_optional, rest) = match shown.strip_prefix("optional(") {
+        Some(rest) => (true, rest.strip_suffix(')')?),
+        None => (false, shown),
+    };
+    let (is_sequence, rest) = match rest.strip_prefix("seq(") {
+        Some(rest) => (true, rest.strip_suffix(')')?),
+        None => (false, rest),
+    };
+    let name = rest.strip_prefix("tensor(")?.strip_suffix(')')?;
+    let element = ElementType::from_onnx_name(name).filter(|element| element.carried().is_some())?;
+    let data_type = data_type_of(element);
+    (is_optional || is_sequence).then_some(Items { element, data_type, is_sequence, is_optional })
+}
+
+/// The name of a type in WebNN, or in ONNX if WebNN lacks it.
+fn data_type_of(element: ElementType) -> &'static str {
+    element.webnn().map_or(element.name(), |dtype| dtype.name())
 }
 
 /// Decodes a dimension; unnamed ones get an empty name.

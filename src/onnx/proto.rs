@@ -242,6 +242,16 @@ pub struct ListType {
     pub elem_type: Option<Bytes>,
 }
 
+/// `TypeProto.Map`.
+#[derive(Clone, PartialEq, Message)]
+pub struct MapType {
+    #[prost(int32, tag = "1")]
+    pub key_type: i32,
+    /// A [`Type`].
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub value_type: Option<Bytes>,
+}
+
 /// `TypeProto.Tensor`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorType {

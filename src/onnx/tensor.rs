@@ -28,7 +28,12 @@ macro_rules! element_types {
 
             /// The type with this name in `TensorProto.DataType`, such as `FLOAT`.
             pub fn from_name(name: &str) -> Option<ElementType> {
-                [$(ElementType::$Variant),*].into_iter().find(|element| element.onnx_name().eq_ignore_ascii_case(name))
+                ElementType::from_onnx_name(&name.to_ascii_lowercase())
+            }
+
+            /// The type with this name in types, such as `float` in `tensor(float)`.
+            pub fn from_onnx_name(name: &str) -> Option<ElementType> {
+                [$(ElementType::$Variant),*].into_iter().find(|element| element.onnx_name() == name)
             }
 
             /// The name in lower case.

@@ -355,3 +355,32 @@ impl<'m> Call<'_, 'm> {
         self.text_constant(shape, &numbers)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::onnx::file::Files;
+    use crate::onnx::tensor::ElementType::Float;
+    use crate::onnx::testing::{Attr, TestGraph};
+
+    #[test]
+    fn texts_of_models_and_runs_have_numbers() {
+        let labels = vec![("classlabels_strings", Attr::Texts(&["a", "b", "a"]))];
+        let graph = TestGraph::default().input("x", Float, &["1", "3"]);
+        let graph = graph.node("ai.onnx.ml.ZipMap", "x", "y", labels).output("y");
+        let model = Arc::new(Model::decode(graph.encode(17), Files::default()).unwrap());
+        let [first, second] = ["a", "b"].map(|text| model.texts().number_of(text.as_bytes()).unwrap());
+        assert!(first > UNUSED && second == first + 1);
+        assert_eq!(model.texts().number_of(b"_Unused"), Ok(UNUSED));
+        let [one, other] = [(); 2].map(|()| RunTexts::new(model.clone()));
+        assert_eq!(one.number("b").unwrap(), second);
+        assert_eq!(one.number("").unwrap(), 0);
+        let [x, y] = ["x", "y"].map(|text| one.number(text).unwrap());
+        assert_eq!([x, y, one.number("x").unwrap(), other.number("y").unwrap()], [-1, -2, -1, -1]);
+        assert_eq!(one.text(y).as_deref(), Some("y"));
+        assert_eq!(one.text(second).as_deref(), Some("b"));
+        for unknown in [-3, 1000, i32::MIN, i32::MAX] {
+            assert_eq!(one.text(unknown), None);
+        }
+    }
+}

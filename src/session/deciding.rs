@@ -85,6 +85,7 @@ impl Deciding {
                 Feed::Bytes(bytes) => bytes.clone(),
                 Feed::Tensor(tensor) => bytes_of(tensor)?,
                 Feed::Cache(cache) => Arc::new(cache.to_dense()?),
+                Feed::Items(_) => unreachable!("only tensors decide"),
             };
             decider.read(bytes.bytes(), &mut constants, &mut numbers);
         }

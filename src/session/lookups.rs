@@ -89,6 +89,7 @@ impl Checks {
             let copied;
             let bytes = match &feeds[*at] {
                 Feed::Bytes(bytes) => bytes.bytes(),
+                Feed::Items(_) => continue,
                 Feed::Cache(cache) => {
                     copied = cache.to_dense()?;
                     copied.bytes()

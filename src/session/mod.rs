@@ -43,7 +43,7 @@ mod value;
 
 pub use signature::{Shapes, Signature};
 pub use specialization::{Port, Specialization};
-pub use value::{Cache, Feed, Offer, Output, Pool, Target};
+pub use value::{Cache, Feed, Item, Offer, Output, Pool, Target};
 
 use crate::description::text_of;
 use crate::error::{Code, Error, Result};
@@ -306,7 +306,7 @@ fn trial(context: &Context, options: &SessionOptions) -> (Builder, Request) {
         bindings: bind_constants(&mut builder, options),
         outputs: options.outputs.clone(),
         may_cut: true,
-        converts_texts: true,
+        converts: true,
         stop: options.stop.clone(),
         ..Request::default()
     };
@@ -428,7 +428,7 @@ impl Session {
     /// An InvalidStateError if the session is destroyed.
     pub fn texts(&self) -> Result<Option<Arc<RunTexts>>> {
         let Signature { inputs, outputs, .. } = &self.signature;
-        let has_texts = inputs.iter().chain(outputs).any(ValueInfo::is_texts);
+        let has_texts = inputs.iter().chain(outputs).any(ValueInfo::has_texts);
         has_texts.then(|| Ok(Arc::new(RunTexts::new(self.model()?)))).transpose()
     }
 
@@ -508,7 +508,6 @@ impl Session {
         let session = self.clone();
         self.context.enqueue(
             move |site| {
-                session.signature.check_numbers("compile")?;
                 let specialization = session.specialize(site, &shapes, false)?;
                 if specialization.rest.is_some() {
                     return Err(session.no_single_graph());

@@ -12,7 +12,7 @@ use super::lists;
 use super::progress::Progress;
 use super::specialization::{Key, Specialization, Specializations, bytes_of, find_kept, spare};
 use super::template::{Bindings, Form, FreeSizes, Recorded, find};
-use super::value::{Feed, Target};
+use super::value::{Feed, Item, Target};
 use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::error::{Code, Error, ErrorKind, Result, amount};
@@ -659,6 +659,19 @@ impl Run<'_> {
     }
 }
 
+/// The value of an input that is a sequence or an optional.
+fn held_items(items: Option<Vec<Item>>, input: &ValueInfo) -> Held {
+    let Some(items) = items else { return Value::Absent };
+    let mut all = items.into_iter().map(|(descriptor, bytes)| {
+        let held = Held::host(descriptor, bytes, Role::Fed);
+        if input.has_texts() { held.of_texts() } else { held }
+    });
+    match input.items.is_some_and(|items| items.is_sequence) {
+        true => Value::list(all.collect()),
+        false => all.next().unwrap_or(Value::Absent),
+    }
+}
+
 impl Session {
     /// Runs a model that is cut, like [`Session::run`].
     ///
@@ -689,6 +702,12 @@ impl Session {
             let port = specialization.inputs.iter().find(|port| port.name == input.name);
             let held = match (feed, port) {
                 (Feed::Tensor(tensor), _) => Value::Tensor(Data::Device(tensor)),
+                (Feed::Items(items), _) => {
+                    values.extend(id_of(&input.name).map(|id| (id, held_items(items, input))));
+                    // No graph reads it.
+                    inputs.push(host(DataType::Uint8, &[0], Buffer::default()));
+                    continue;
+                }
                 (Feed::Cache(cache), _) => Held::host(cache.descriptor.clone(), cache.to_dense()?, Role::Fed),
                 (Feed::Bytes(bytes), Some(port)) => {
                     // The host reads some operands twice: another thread must not change them in between.
@@ -716,6 +735,9 @@ impl Session {
     fn result(&self, site: &Site, held: Held, info: &ValueInfo, target: &Target) -> Result<Option<super::Output>> {
         let refused =
             |why: &str| Error::coded(Code::UnsupportedOperator, format!("the output {} {why}", quoted(&info.name)));
+        if let Value::Sequence(_) | Value::Absent = held {
+            return self.items(site, held, info, target).map_err(|why| refused(&why));
+        }
         let Some(descriptor) = held.descriptor().cloned() else {
             return Err(refused("is a sequence, an optional or of a type, which WebNN does not have"));
         };
@@ -761,6 +783,38 @@ impl Session {
                 None
             }
         })
+    }
+
+    /// Returns an output that is a sequence, or nothing at all.
+    ///
+    /// # Errors
+    /// The reason, to follow the name of the output.
+    fn items(
+        &self,
+        site: &Site,
+        held: Held,
+        info: &ValueInfo,
+        target: &Target,
+    ) -> std::result::Result<Option<super::Output>, String> {
+        match target {
+            Target::Unread => return Ok(None),
+            Target::Read | Target::Into(_) => {}
+            Target::New | Target::Tensor(_) => return Err("is a sequence or an optional, and no tensor".to_string()),
+        }
+        let Value::Sequence(values) = held else { return Ok(Some(super::Output::Nothing)) };
+        let item = |value: &Held| {
+            let descriptor = value.descriptor().ok_or("holds a sequence, which a sequence cannot")?.clone();
+            let is_texts = matches!(value, Value::Texts(_));
+            if is_texts != info.has_texts() && !descriptor.is_empty() {
+                return Err(format!(
+                    "holds {}, and is declared as {}",
+                    if is_texts { "texts" } else { "numbers" },
+                    info.r#type
+                ));
+            }
+            Ok((descriptor, value.bytes(site).map_err(|error| error.message)?))
+        };
+        Ok(Some(super::Output::List(values.iter().map(item).collect::<std::result::Result<_, String>>()?)))
     }
 
     /// The program of the model.

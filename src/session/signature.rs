@@ -436,14 +436,17 @@ impl Signature {
         }
     }
 
-    /// Checks that neither inputs nor outputs are texts, which are no operands.
+    /// Checks that inputs and outputs are tensors of numbers: others are no operands.
     ///
     /// # Errors
-    /// A NotSupportedError that names the first one.
-    pub fn check_numbers(&self, operation: &str) -> Result<()> {
-        let Some(value) = self.inputs.iter().chain(&self.outputs).find(|value| value.is_texts()) else { return Ok(()) };
-        let name = quoted(&value.name);
-        Err(Error::coded(Code::NotSupported, format!("{operation}: {name} is of texts, which an MLGraph cannot have")))
+    /// A NotSupportedError that names the first other one.
+    pub fn check_tensors(&self, operation: &str) -> Result<()> {
+        let is_other = |value: &&ValueInfo| value.is_texts() || value.items.is_some();
+        let Some(ValueInfo { name, r#type, .. }) = self.inputs.iter().chain(&self.outputs).find(is_other) else {
+            return Ok(());
+        };
+        let message = format!("{operation}: {} is {}, which an MLGraph cannot have", quoted(name), r#type);
+        Err(Error::coded(Code::NotSupported, message))
     }
 
     /// Checks that `names` are names of outputs.

@@ -557,6 +557,7 @@ impl Specialization {
                 Feed::Tensor(tensor) => tensor,
                 Feed::Bytes(bytes) => fill(bytes)?,
                 Feed::Cache(cache) => fill(Arc::new(cache.to_dense()?))?,
+                Feed::Items(_) => unreachable!("graphs read tensors"),
             });
         }
         // Of the remaining feeds, the graph uses only the shapes.
@@ -585,6 +586,7 @@ impl Specialization {
                 session.recycle_shared(bytes);
                 Ok(rows)
             }
+            Feed::Items(_) => unreachable!("graphs read tensors"),
         }
     }
 

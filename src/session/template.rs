@@ -329,7 +329,7 @@ impl Session {
             bindings,
             outputs: options.outputs.clone(),
             may_cut: true,
-            converts_texts: true,
+            converts: true,
             stop: self.stop.clone(),
             unrolls_all: !free.is_to_run(),
         };

@@ -95,7 +95,7 @@ pub(super) fn read_value(value: Output) -> (Descriptor, Buffer) {
     match value {
         Output::Bytes { descriptor, bytes } => (descriptor, bytes),
         Output::Cache(cache) => (cache.descriptor.clone(), cache.to_dense().unwrap()),
-        Output::Tensor(_) => panic!("it was read"),
+        Output::Tensor(_) | Output::List(_) | Output::Nothing => panic!("a tensor that was read"),
     }
 }
 

@@ -40,7 +40,12 @@ pub enum Feed {
     Tensor(Arc<Tensor>),
     /// A cache, which is appended to in place.
     Cache(Cache),
+    /// What a sequence or an optional holds; `None` for nothing at all.
+    Items(Option<Vec<Item>>),
 }
+
+/// A tensor of a sequence or an optional: its type and shape, whose dimensions can be 0, and its bytes.
+pub type Item = (Descriptor, Arc<Buffer>);
 
 /// A tensor in the dimension order in which it grows.
 #[derive(Clone)]
@@ -91,6 +96,10 @@ pub enum Output {
     Tensor(Arc<Tensor>),
     /// A cache that has grown in place.
     Cache(Cache),
+    /// What a sequence holds, or an optional with a sequence.
+    List(Vec<Item>),
+    /// An optional without a value.
+    Nothing,
 }
 
 /// Maximum number of bytes in a pool.

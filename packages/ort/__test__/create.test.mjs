@@ -8,7 +8,7 @@ import { describe, it } from 'node:test';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
 import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import * as onnx from '../../../__test__/onnx/model-writer.mjs';
-import { BOOL, DOUBLE, FLOAT, FLOAT16, INT64, negate, node, STRING, value, weight, write, writeModel } from './support.mjs';
+import { BOOL, DOUBLE, FLOAT, FLOAT16, INT64, negate, node, value, weight, write, writeModel } from './support.mjs';
 
 /** Runs a session of the model that negates. */
 async function check(session) {
@@ -172,12 +172,12 @@ describe('InferenceSession.create', () => {
       );
       return true;
     });
-    const strings = writeModel({
-      inputs: [value('words', STRING, [1])],
-      outputs: [value('y', STRING, [1])],
-      nodes: [node('Identity', ['words'], ['y'])],
+    const lists = writeModel({
+      inputs: [onnx.sequenceValue('list', FLOAT)],
+      outputs: [value('y', FLOAT, [1])],
+      nodes: [node('ConcatFromSequence', ['list'], ['y'], { axis: 0 })],
     });
-    await assert.rejects(InferenceSession.create(strings), { name: 'Error', message: /words.*string/ });
+    await assert.rejects(InferenceSession.create(lists), { name: 'Error', message: /list.*seq\(tensor\(float\)\)/ });
   });
 
   it('rejects arguments of other types with a TypeError or RangeError', async () => {

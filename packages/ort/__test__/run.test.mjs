@@ -5,7 +5,7 @@ import { describe, it } from 'node:test';
 import { runInNewContext } from 'node:vm';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
 import * as onnx from '../../../__test__/onnx/model-writer.mjs';
-import { FLOAT, negate, node, sums, value, writeModel } from './support.mjs';
+import { FLOAT, negate, node, STRING, sums, value, writeModel } from './support.mjs';
 import { wrong } from '../../../__test__/lib/types.mjs';
 
 const UINT16 = 4;
@@ -23,6 +23,17 @@ const identity = (elementType, shape) =>
   });
 
 describe('InferenceSession.run', () => {
+  it('takes and gives strings', async () => {
+    const session = await InferenceSession.create(identity(STRING, ['n']));
+    assert.deepEqual(session.inputMetadata[0], { name: 'x', isTensor: true, type: 'string', shape: ['n'] });
+    const { y } = await session.run({ x: new Tensor('string', ['a', 'ü'], [2]) });
+    assert.deepEqual(plain(y), { type: 'string', dims: [2], data: ['a', 'ü'], location: 'cpu' });
+    const target = new Tensor('string', ['', ''], [2]);
+    await session.run({ x: new Tensor(['b', 'c']) }, { y: target });
+    assert.deepEqual(target.data, ['b', 'c']);
+    await assert.rejects(session.run({ x: float32([1], [1]) }), { name: 'Error', message: /"x".*float32.*string/ });
+  });
+
   it('gives all outputs, those that are named, or those that are null', async () => {
     const session = await InferenceSession.create(sums());
     const feeds = { a: float32([1, 2], [1, 2]), b: float32([5, 5], [1, 2]) };

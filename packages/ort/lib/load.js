@@ -3,10 +3,9 @@
 /** Loads models, with the errors of onnxruntime-node. */
 
 const { resolve } = require('node:path');
-const { inspectModel, loadModel } = require('webnn-node/onnx');
+const { loadModel } = require('webnn-node/onnx');
 
 /** @typedef {import('webnn-node/onnx').OnnxModel} OnnxModel */
-/** @typedef {import('webnn-node/onnx').OnnxValueInfo} OnnxValueInfo */
 /** @typedef {InstanceType<typeof import('./log.js').Log>} Log */
 
 /**
@@ -23,38 +22,11 @@ function failure(cause, message) {
 /** @param {unknown} error */
 const messageOf = (error) => (error instanceof Error ? error.message : String(error));
 
-/** @typedef {{model: OnnxModel, outputs: readonly OnnxValueInfo[]}} Loaded a model, and all outputs of its file */
-
-/**
- * Loads a model with only those outputs that are tensors: onnxruntime-node also lists sequences, but fails when they
- * are fetched.
- *
- * @param {string | Uint8Array} source
- * @param {import('webnn-node/onnx').OnnxLoadOptions} options
- * @returns {Promise<Loaded>}
- */
-async function loadTensors(source, options) {
-  try {
-    const model = await loadModel(source, options);
-    return { model, outputs: model.outputs };
-  } catch (error) {
-    if (/** @type {{code?: string}} */ (error).code !== 'ERR_WEBNN_UNSUPPORTED_OPERATOR') {
-      throw error;
-    }
-    const { outputs } = inspectModel(source, { externalData: options.externalData });
-    const tensors = outputs.filter(({ type }) => type.startsWith('tensor(')).map(({ name }) => name);
-    if (tensors.length === 0 || tensors.length === outputs.length) {
-      throw error;
-    }
-    return { model: await loadModel(source, { ...options, outputs: tensors }), outputs };
-  }
-}
-
 /**
  * @param {string | Uint8Array} source
  * @param {import('./options.js').SessionSettings} settings
  * @param {Log} log
- * @returns {Promise<Loaded & {isGpu: boolean}>}
+ * @returns {Promise<{model: OnnxModel, isGpu: boolean}>}
  * @throws {Error}
  */
 async function load(source, { device, mayFallBack, numThreads, externalData }, log) {
@@ -66,13 +38,13 @@ async function load(source, { device, mayFallBack, numThreads, externalData }, l
   const options = { strictDimensions: false, externalData, ...(numThreads !== undefined && { numThreads }) };
   try {
     try {
-      return { ...(await loadTensors(from, { ...options, device })), isGpu: device === 'gpu' };
+      return { model: await loadModel(from, { ...options, device }), isGpu: device === 'gpu' };
     } catch (error) {
       if (device === 'cpu' || !mayFallBack || /** @type {{code?: string}} */ (error).code !== 'ERR_WEBNN_NOT_SUPPORTED') {
         throw error;
       }
       log.warn(`the CPU is used instead of webgpu: ${messageOf(error)}`);
-      return { ...(await loadTensors(from, { ...options, device: 'cpu' })), isGpu: false };
+      return { model: await loadModel(from, { ...options, device: 'cpu' }), isGpu: false };
     }
   } catch (error) {
     throw failure(error, `Load model${typeof source === 'string' ? ` from ${source.slice(0, 1000).replace(/\p{Cc}/gu, '')}` : ''} failed: ${messageOf(error)}`);

@@ -18,7 +18,7 @@ const { toMetadata, toPort, TYPES } = require('./types.js');
 /** @typedef {Record<string, import('webnn-node').MLTensor | 'tensor' | null>} Fetches of `OnnxModel.run` */
 
 /** Types that Tensors on a device cannot have. */
-const ONLY_ON_CPU = ['float64', 'int16', 'uint16'];
+const ONLY_ON_CPU = ['float64', 'int16', 'uint16', 'string'];
 
 /** @typedef {Map<string, ReturnType<typeof toTarget> | null>} Targets preallocated outputs by name, null for a new Tensor */
 
@@ -30,7 +30,7 @@ class Session {
   #profile;
   #inputs;
   #outputs;
-  /** Outputs that are not tensors and cannot be fetched. */
+  /** Outputs that are not tensors: onnxruntime-node lists them, and fails when they are fetched. */
   #others;
   /** Locations of the outputs that stay on the device, by name. @type {Map<string, string>} */
   #onDevice = new Map();
@@ -43,23 +43,23 @@ class Session {
   /**
    * @param {import('./backend.js').Common} common
    * @param {OnnxModel} model
-   * @param {readonly OnnxValueInfo[]} outputs of the file, including those that are not tensors
    * @param {{log: InstanceType<typeof Log>, profile: InstanceType<typeof Profile> | undefined, isGpu: boolean}} parts
    * @param {object} options of the session
    */
-  constructor(common, model, outputs, { log, profile, isGpu }, options) {
+  constructor(common, model, { log, profile, isGpu }, options) {
     this.#Tensor = common.Tensor;
     this.#model = model;
     this.#log = log;
     this.#profile = profile;
     this.inputNames = model.inputs.map(({ name }) => name);
-    this.outputNames = outputs.map(({ name }) => name);
+    this.outputNames = model.outputs.map(({ name }) => name);
     this.inputMetadata = model.inputs.map(toMetadata);
-    this.outputMetadata = outputs.map(toMetadata);
+    this.outputMetadata = model.outputs.map(toMetadata);
     const location = hasLocation(common.Tensor) ? undefined : 'cpu';
     this.#inputs = model.inputs.map((info) => toPort(info, 'input', location));
-    this.#outputs = new Map(model.outputs.map((info) => [info.name, toPort(info, 'output', location)]));
-    this.#others = outputs.filter(({ name }) => !this.#outputs.has(name));
+    const isTensor = (/** @type {OnnxValueInfo} */ { type }) => type.startsWith('tensor(');
+    this.#outputs = new Map(model.outputs.filter(isTensor).map((info) => [info.name, toPort(info, 'output', location)]));
+    this.#others = model.outputs.filter((info) => !isTensor(info));
     this.#keepOnDevice(toLocations(options, this.outputNames), isGpu);
   }
 
@@ -155,6 +155,9 @@ class Session {
   #fetches(targets) {
     /** @type {Fetches} */
     const fetches = Object.create(null);
+    for (const { name } of this.#others) {
+      fetches[name] = null;
+    }
     for (const name of this.#outputs.keys()) {
       const target = targets.get(name);
       if (target === undefined) {
@@ -254,11 +257,11 @@ async function createSession(common, source, options) {
   settings.warnings.forEach((message) => log.warn(message));
   settings.notes.forEach((message) => log.info(message));
   const begin = performance.now();
-  const { model, outputs, isGpu } = await load(source, settings, log);
+  const { model, isGpu } = await load(source, settings, log);
   const profile = settings.profilePrefix === undefined ? undefined : new Profile(settings.profilePrefix, begin, log);
   profile?.record(typeof source === 'string' ? 'model_loading_uri' : 'model_loading_array', begin);
   try {
-    const session = new Session(common, model, outputs, { log, profile, isGpu }, options);
+    const session = new Session(common, model, { log, profile, isGpu }, options);
     profile?.record('session_initialization', begin);
     return session;
   } catch (error) {

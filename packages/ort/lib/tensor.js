@@ -87,7 +87,7 @@ const sizeOf = (shape) => shape.reduce((size, length) => size * length, 1);
  * @typedef {object} Checked a valid Tensor of any class: exactly one of data, device and result is present
  * @property {string} type
  * @property {number[]} dims
- * @property {ArrayBufferView | undefined} data exactly the elements of `dims`, on the CPU
+ * @property {ArrayBufferView | string[] | undefined} data exactly the elements of `dims`, on the CPU
  * @property {DeviceTensor | undefined} device contents on a device
  * @property {Result | undefined} result the unread result behind the Tensor
  */
@@ -174,11 +174,16 @@ function checkDims(dims, what) {
  * @returns {any} `data`, cut to the elements of `dims`
  */
 function checkData(data, type, dims, what) {
+  const size = sizeOf(dims);
   if (type === 'string') {
     if (!Array.isArray(data)) {
       throw new TypeError(`${what}: data is ${shown(data)}, expected an array for the type string`);
     }
-    return data;
+    const other = data.find((text) => typeof text !== 'string');
+    if (other !== undefined) {
+      throw new TypeError(`${what}: data has ${shown(other)}, expected strings`);
+    }
+    return requireLength(data, size, dims, what).slice(0, size);
   }
   const kind = arrayName(data);
   const { array } = /** @type {{array: any}} */ (TYPES.get(type));
@@ -186,13 +191,26 @@ function checkData(data, type, dims, what) {
     const expected = type === 'float16' ? 'Uint16Array or Float16Array' : array.name;
     throw new TypeError(`${what}: data ${kind === undefined ? `is ${shown(data)}` : `has the class ${kind}`}, expected ${expected} for the type ${type}`);
   }
-  const size = sizeOf(dims);
+  requireLength(data, size, dims, what);
+  return data.length > size ? data.subarray(0, size) : data;
+}
+
+/**
+ * @template {{length: number}} T
+ * @param {T} data
+ * @param {number} size
+ * @param {number[]} dims
+ * @param {string} what
+ * @returns {T} the data
+ * @throws {Error} if there are fewer elements
+ */
+function requireLength(data, size, dims, what) {
   if (data.length < size) {
     throw new Error(
       `${what} has ${data.length} ${data.length === 1 ? 'element' : 'elements'}${data.length === 0 ? ' (or is detached)' : ''}, expected ${size} for [${dims.join(', ')}]`,
     );
   }
-  return data.length > size ? data.subarray(0, size) : data;
+  return data;
 }
 
 /**
@@ -248,6 +266,10 @@ function toTarget(tensor, port) {
     write({ data, shape }) {
       if (!isSame(shape, target.dims)) {
         throw new Error(`${what} is [${shape.join(', ')}], but the tensor for it is [${target.dims.join(', ')}]`);
+      }
+      if (type === 'string') {
+        Object.assign(/** @type {any} */ (tensor).data, data);
+        return;
       }
       const array = target.data ?? /** @type {any} */ (tensor).data;
       new Uint8Array(array.buffer, array.byteOffset, array.byteLength).set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));

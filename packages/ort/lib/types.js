@@ -65,12 +65,12 @@ function toMetadata({ name, type, declaredShape }) {
  * @param {'input' | 'output'} kind
  * @param {string | undefined} location
  * @returns {Port}
- * @throws {Error} unless it is a tensor of numbers
+ * @throws {Error} unless it is a tensor
  */
 function toPort(info, kind, location) {
   const { name } = info;
   const metadata = toMetadata(info);
-  if (!metadata.isTensor || metadata.type === 'string') {
+  if (!metadata.isTensor) {
     throw new Error(`${JSON.stringify(name)} is of type ${info.type}, which is not supported`);
   }
   return { name, type: metadata.type, isScalar: info.declaredShape?.length === 0, what: `run: ${kind} ${JSON.stringify(name)}`, location };

@@ -16,8 +16,8 @@ use crate::shape::Descriptor;
 use std::collections::BTreeMap;
 
 /// The data type of an input.
-pub(in crate::onnx) fn input_type(input: &ValueInfo, converts_texts: bool) -> Result<DataType> {
-    let carried = input.element.filter(|_| converts_texts || !input.is_texts()).and_then(ElementType::carried);
+pub(in crate::onnx) fn input_type(input: &ValueInfo, converts: bool) -> Result<DataType> {
+    let carried = input.element.filter(|_| converts || !input.is_texts()).and_then(ElementType::carried);
     carried.ok_or_else(|| {
         let (name, data_type) = (quoted(&input.name), &input.data_type);
         let message = format!("the input {name} is of type {data_type}, which WebNN does not have");
@@ -57,14 +57,22 @@ impl Importer<'_> {
         self.refuse_unknown(flow, &frontier);
         std::mem::take(&mut self.refused).none()?;
         let undecided = std::mem::take(&mut self.undecided);
-        if self.cuts.as_ref().is_none_or(Cuts::is_empty) {
-            let outputs =
-                wanted.iter().map(|&value| self.output(value, request.converts_texts)).collect::<Result<_>>()?;
+        if self.cuts.as_ref().is_none_or(Cuts::is_empty) && !self.leaves_items(request, wanted)? {
+            let outputs = wanted.iter().map(|&value| self.output(value, request.converts)).collect::<Result<_>>()?;
             return Ok(Imported { inputs, outputs, rest: None, undecided });
         }
         let given: NameSet = self.model.required_inputs().map(|(_, value)| value).collect();
         let (outputs, rest) = self.kept(flow, frontier, wanted, &|value| given.contains(&value))?;
         Ok(Imported { inputs, outputs, rest: Some(rest), undecided })
+    }
+
+    /// Whether a session returns wanted values that are no tensors.
+    fn leaves_items(&mut self, request: &Request, wanted: &[NameId]) -> Result<bool> {
+        if !request.converts || self.cuts.is_none() {
+            return Ok(false);
+        }
+        let is_item = |&id: &NameId| Ok(matches!(self.value(id)?, Some(Value::Sequence(_) | Value::Absent)));
+        wanted.iter().map(is_item).try_fold(false, |any, item| Ok(any | item?))
     }
 
     /// Defines the inputs, including unneeded ones, whose bindings are checked as well.
@@ -90,7 +98,11 @@ impl Importer<'_> {
         let mut bindings = Vec::new();
         for (input, value) in model.required_inputs() {
             let is_needed = needed.contains(&value);
-            let dtype = match input_type(input, request.converts_texts) {
+            if let (true, Some(_), Some(cuts)) = (request.converts, input.items, &mut self.cuts) {
+                cuts.wait_for(value);
+                continue;
+            }
+            let dtype = match input_type(input, request.converts) {
                 Err(_) if !is_needed => continue,
                 dtype => dtype?,
             };
@@ -136,7 +148,7 @@ impl Importer<'_> {
         Ok(Binding { name, descriptor, operand: Some(id) })
     }
 
-    fn output(&mut self, value: NameId, converts_texts: bool) -> Result<Binding> {
+    fn output(&mut self, value: NameId, converts: bool) -> Result<Binding> {
         let (model, name) = (self.model, self.model.arena.name(value));
         let fail =
             |why: String| ModelError::coded(Code::UnsupportedOperator, format!("the output {} {why}", quoted(name)));
@@ -147,7 +159,7 @@ impl Importer<'_> {
         }
         let value = self.value(value)?.map(|value| self.computed(value)).transpose()?;
         let is_texts = matches!(value, Some(Value::Texts(_)));
-        if is_texts && !converts_texts {
+        if is_texts && !converts {
             return Err(fail("is a tensor of texts, which WebNN does not have".to_string()));
         }
         if let Some(Value::Tensor(_) | Value::Texts(_)) = value {

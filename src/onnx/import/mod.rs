@@ -53,8 +53,9 @@ pub struct Request {
     /// Whether loops become part of the graph even if their rounds are many, or depend on free sizes. Without a cut,
     /// they always do.
     pub unrolls_all: bool,
-    /// Whether inputs and outputs may be texts, which the caller converts to their numbers and back.
-    pub converts_texts: bool,
+    /// Whether inputs and outputs may be other than tensors of numbers: the caller converts texts to their numbers and
+    /// back, and passes lists and optionals to the nodes that are left for later.
+    pub converts: bool,
     /// Ends the import before it is done.
     pub stop: Stop,
 }

@@ -258,6 +258,14 @@ fn positive_remainder(call: &mut Call, x: OperandId, divisor: OperandId) -> Step
     call.select(is_smaller, x, rest)
 }
 
+/// An optional without a value is one behind it, too.
+fn identity(call: &mut Call) -> Outcome {
+    match call.input_count() {
+        0 => Err("input 0 is missing".into()),
+        _ => Ok(vec![call.value(0).unwrap_or(Value::Absent)]),
+    }
+}
+
 /// Casts to the type of `to`, which distinguishes truth values from other `uint8`.
 fn cast(call: &mut Call) -> Outcome {
     let to = call.type_attribute("to")?.ok_or("to is missing")?;
@@ -400,7 +408,7 @@ pub const OPERATORS: &[Entry] = &[
     standard("Erf", "floats only", |call| unary(call, E::Erf)),
     standard("Exp", "", |call| unary(call, E::Exp)),
     standard("Floor", "", |call| unary(call, E::Floor)),
-    standard("Identity", "", |call| Ok(vec![call.required(0)?])),
+    standard("Identity", "", identity),
     standard("Log", "", |call| unary(call, E::Log)),
     standard("Max", "", |call| variadic(call, E::Max, |_, output| Ok(output))),
     standard("Mean", "", mean),

@@ -65,7 +65,7 @@ mod tests {
         graph.node("ai.onnx.ml.ZipMap", "scores", "maps", attributes).output("maps")
     }
 
-    fn labels(graph: &TestGraph) -> Option<Vec<String>> {
+    fn labels(graph: TestGraph) -> Option<Vec<String>> {
         let model = Model::decode(graph.encode(17), Files::default()).unwrap();
         labels_of(&model, model.graph().output_values[0])
     }
@@ -73,12 +73,12 @@ mod tests {
     #[test]
     fn maps_are_scores_and_labels() {
         let texts = || vec![("classlabels_strings", Attr::Texts(&["a", "b", "c"]))];
-        assert_eq!(labels(&graph(texts())), Some(vec!["a".into(), "b".into(), "c".into()]));
+        assert_eq!(labels(graph(texts())), Some(vec!["a".into(), "b".into(), "c".into()]));
         assert!(graph(texts()).import(17, &Request::default()).is_ok());
         let ints = vec![("classlabels_int64s", Attr::Ints(&[-1, 0, 7]))];
-        assert_eq!(labels(&graph(ints)), Some(vec!["-1".into(), "0".into(), "7".into()]));
+        assert_eq!(labels(graph(ints)), Some(vec!["-1".into(), "0".into(), "7".into()]));
         let other = TestGraph::default().input("x", Float, &["2", "3"]).node("Softmax", "x", "y", vec![]).output("y");
-        assert_eq!(labels(&other), None);
+        assert_eq!(labels(other), None);
     }
 
     #[test]

@@ -227,7 +227,8 @@ impl Labels {
                 call.gather(labels, places, 0).map(Value::Tensor)
             }
             Labels::Texts(labels) => {
-                let labels = call.written(&[size(labels.len())?], |places: &mut [i32]| places.copy_from_slice(labels))?;
+                let labels =
+                    call.written(&[size(labels.len())?], |places: &mut [i32]| places.copy_from_slice(labels))?;
                 call.gather(labels, places, 0).map(Value::Texts)
             }
         }

@@ -8,7 +8,7 @@ use crate::dimension::numbers as sizes_of;
 use crate::dtype::DataType;
 use crate::error::amount;
 use crate::onnx::call::{Call, Step};
-use crate::onnx::error::Refusal;
+use crate::onnx::error::{Refusal, quoted};
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::shape::{Descriptor, broadcast};
@@ -133,13 +133,15 @@ fn split(call: &mut Call) -> Outcome {
 
 /// A regular expression. Those of RE2, which onnxruntime reads, are nearly the same.
 fn expression(pattern: &str) -> Step<Regex> {
-    Regex::new(pattern).map_err(|error| Refusal(format!("{pattern:?} is no regular expression: {error}")))
+    Regex::new(pattern).map_err(|error| Refusal(format!("{} is no regular expression: {error}", quoted(pattern))))
 }
 
 /// Whether texts match an expression from their beginning to their end.
 fn full_match(call: &mut Call) -> Outcome {
     let expression = call.prepared(|call| {
         let pattern = call.text_attribute("pattern").ok_or("pattern is missing")?;
+        // By itself, so that it cannot close the group.
+        expression(&pattern)?;
         expression(&format!("\\A(?:{pattern})\\z"))
     })?;
     let shape = call.input_sizes(0)?;
@@ -159,3 +161,25 @@ pub const OPERATORS: &[Entry] = &[
     standard("StringNormalizer", "letters change alike in all locales", normalizer),
     standard("StringSplit", "", split),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_split() {
+        let split = |text, delimiter, most| parts(text, delimiter, most).join("|");
+        assert_eq!(split("a,b,,c", ",", usize::MAX), "a|b||c");
+        assert_eq!(split("a,b,,c", ",", 2), "a|b,,c");
+        assert_eq!(split("", ",", usize::MAX), "");
+        assert_eq!(split(" a \t b\nc ", "", usize::MAX), "a|b|c");
+        assert_eq!(split(" a  b c ", "", 2), "a|b c");
+        assert!(parts(" ", "", usize::MAX).is_empty());
+    }
+
+    #[test]
+    fn letters_change_one_by_one() {
+        assert_eq!(with_case("Straße Äß", true), "STRAßE Äß");
+        assert_eq!(with_case("ÄBC Σ", false), "äbc σ");
+    }
+}

@@ -200,3 +200,31 @@ fn vectorizer(call: &mut Call) -> Outcome {
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[standard("TfIdfVectorizer", "", vectorizer)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts 1, 2 and the pair 1 2, each in a column of its own.
+    fn counted(lengths: std::ops::RangeInclusive<usize>, most_skipped: usize, row: &[i64]) -> Vec<f32> {
+        let (children, columns) = (HashMap::new(), vec![None]);
+        let (weights, mode) = (Some(vec![0.5, 2.0, 4.0]), Mode::Tf);
+        let mut ngrams =
+            Ngrams { children, columns, weights, width: 3, lengths, most_skipped, mode, is_of_texts: false };
+        ngrams.add(&[1], 0);
+        ngrams.add(&[2], 1);
+        ngrams.add(&[1, 2], 2);
+        let mut counts = vec![0.0; 3];
+        ngrams.count(row, &mut counts);
+        counts
+    }
+
+    #[test]
+    fn sequences_are_counted_at_all_distances() {
+        assert_eq!(counted(1..=2, 0, &[1, 2, 7, 1, 2, 1]), [3.0, 2.0, 2.0]);
+        assert_eq!(counted(2..=2, 0, &[1, 2, 7, 1, 2, 1]), [0.0, 0.0, 2.0]);
+        assert_eq!(counted(1..=2, 1, &[1, 7, 2]), [1.0, 1.0, 1.0]);
+        assert_eq!(counted(1..=2, usize::MAX, &[1, 7, 7, 2]), [1.0, 1.0, 1.0]);
+        assert_eq!(counted(1..=2, 3, &[]), [0.0, 0.0, 0.0]);
+    }
+}
