@@ -19,6 +19,7 @@ use super::steps::epilogue::Following;
 use super::steps::expert_product::{ExpertProductStep, Experts};
 use super::steps::gather::{Along, GatherElementsStep, GatherStep};
 use super::steps::gru::GruStep;
+use super::steps::linear_attention::LinearAttentionStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
 use super::steps::pairwise_coupling::PairwiseCouplingStep;
@@ -307,6 +308,9 @@ fn lower_extension(op: &Extension, l: &mut Lowering) -> Result<Step> {
         Extension::ExpertProduct(op) => lower_expert_product(op, l)?,
         Extension::GridSample(op) => GridSampleStep::new(op, l.input(0), l.output()).into(),
         Extension::IntegerProduct(op) => lower_integer_product(op, l)?,
+        Extension::LinearAttention(op) => {
+            LinearAttentionStep::new(&l.env, op, [0, 1, 2].map(|index| l.input(index))).into()
+        }
         Extension::LogSoftmax(op) => SoftmaxStep::log(op, l.input(0)).into(),
         Extension::MaxRoiPool(op) => MaxRoiPoolStep::new(op, l.input(0)).into(),
         Extension::PairwiseCoupling(op) => PairwiseCouplingStep(op.clone()).into(),

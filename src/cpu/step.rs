@@ -17,6 +17,7 @@ use super::steps::elementwise::ElementwiseStep;
 use super::steps::expert_product::ExpertProductStep;
 use super::steps::gather::{GatherElementsStep, GatherStep, PackedGatherStep};
 use super::steps::gru::GruStep;
+use super::steps::linear_attention::LinearAttentionStep;
 use super::steps::lstm::LstmStep;
 use super::steps::normalization::{ChannelNormStep, LayerNormStep};
 use super::steps::pairwise_coupling::PairwiseCouplingStep;
@@ -104,6 +105,8 @@ steps! {
     ExpertProduct(ExpertProductStep),
     /// Attention that the compiler fused into one operator.
     Attention(AttentionStep),
+    /// Attention to a state of constant size.
+    LinearAttention(LinearAttentionStep),
     /// Pooling.
     Pool2d(Pool2dStep),
     /// Gated recurrent units.

@@ -658,6 +658,7 @@ fn is_costly(op: &Operation) -> bool {
                     | E::Dft(_)
                     | E::GridSample(_)
                     | E::IntegerProduct(_)
+                    | E::LinearAttention(_)
                     | E::MaxRoiPool(_)
                     | E::PairwiseCoupling(_)
                     | E::RoiAlign(_)

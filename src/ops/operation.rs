@@ -240,6 +240,8 @@ named! {
         ExpertProduct(extension::expert_product::ExpertProduct),
         /// `GridSample` of images with channels last.
         GridSample(extension::grid_sample::GridSample),
+        /// `LinearAttention`, with a dimension of heads and factors for logarithmic decays.
+        LinearAttention(extension::linear_attention::LinearAttention),
         /// `MaxRoiPool`.
         MaxRoiPool(extension::max_roi_pool::MaxRoiPool),
         /// What `SVMClassifier` makes of probabilities of pairs.

@@ -11,6 +11,7 @@ pub mod float;
 pub mod fourier;
 pub mod gather;
 pub mod lanes;
+pub mod linear_attention;
 pub mod normalize;
 pub mod planes;
 pub mod pool;

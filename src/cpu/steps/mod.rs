@@ -16,6 +16,7 @@ pub mod elementwise;
 pub mod epilogue;
 pub mod expert_product;
 pub mod gru;
+pub mod linear_attention;
 pub mod lstm;
 pub mod matmul;
 pub mod normalization;

@@ -8,6 +8,7 @@ pub mod elementwise;
 pub mod expert_product;
 pub mod grid_sample;
 pub mod integer_product;
+pub mod linear_attention;
 pub mod log_softmax;
 pub mod max_roi_pool;
 pub mod pairwise_coupling;
