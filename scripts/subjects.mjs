@@ -82,6 +82,7 @@ export const COMMANDS = {
   },
   generate: {
     operators: { title: 'index.d.ts and lib/operators.js, from spec/webnn.idl', run: ['node', 'scripts/generate-operators.mjs'], withoutAddon: true },
+    limits: { title: 'spec/limits.json, from a checkout of the draft', run: ['node', 'scripts/draft-limits.mjs'], withoutAddon: true },
     protobuf: { title: 'the JavaScript of the .proto files', run: ['node', 'scripts/generate-protobuf.mjs'], withoutAddon: true },
   },
 };
