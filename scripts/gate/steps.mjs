@@ -354,6 +354,15 @@ export const STEPS = [
     run: ['npm run suite -- onnx-contrib --classical'],
   },
   {
+    name: 'packaged-models',
+    title: 'models in packages of PyPI and npm',
+    tier: 'all',
+    needs: ['addon'],
+    inputs: CODE,
+    debian: ['venv'],
+    run: ['npm run suite -- packaged-models'],
+  },
+  {
     name: 'onnx-models',
     title: "the benchmark's models",
     tier: 'all',

@@ -2,7 +2,7 @@
 
     DIRECTORY/<case>/model.onnx
     DIRECTORY/<case>/in_<name>.npy, out_<name>.npy      of the first run; of later ones in_<name>.<run>.npy, ...
-    DIRECTORY/manifest.json             a description of each case, and names, types and shapes of its runs, in order
+    DIRECTORY/manifest.json             a description of each case; names, types and shapes of its runs, in order; strings
 """
 
 import argparse
@@ -28,7 +28,10 @@ def save_case(folder, description, runs, **more):
         for kind, key, values in zip(("in", "out"), ("inputs", "outputs"), arrays, strict=True):
             run[key] = []
             for name, array in values.items():
-                file = f"{kind}_{name}{suffix}.npy"
+                if array.dtype == object:  # strings
+                    run[key].append({"name": name, "dtype": "string", "shape": list(array.shape), "values": array.ravel().tolist()})
+                    continue
+                file = f"{kind}_{name.replace('/', '_')}{suffix}.npy"
                 np.save(os.path.join(folder, file), np.asarray(array, order="C"))
                 run[key].append({"name": name, "file": file, "dtype": array.dtype.name, "shape": list(array.shape)})
         entry["runs"].append(run)
