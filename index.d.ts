@@ -128,6 +128,11 @@ export interface MLContextOptions {
    */
   accelerated?: boolean | undefined;
   /**
+   * Extension of webnn-node: the option that may replace `powerPreference` and `accelerated` in the draft. In place
+   * of `powerPreference` if both are given; "fallback" asks for the CPU.
+   */
+  computePolicy?: MLComputePolicy | undefined;
+  /**
    * Extension of webnn-node: features of the context and its builders beyond the draft. "dynamic-shapes" allows names
    * for dimensions of graph inputs, "int4" adds 4-bit integer constants, "donation" lets outputs take over the memory
    * of inputs. Contexts of `webnn-node/auto` have "int4".
@@ -2434,6 +2439,9 @@ export class MLGraphBuilder {
    */
   where(condition: MLOperand, trueValue: MLOperand, falseValue: MLOperand, options?: MLOperatorOptions): MLOperand;
 }
+
+/** Values of `MLContextOptions.computePolicy`. */
+export type MLComputePolicy = 'default' | 'high-performance' | 'low-power' | 'fallback';
 
 /** Names of extensions, for `MLContextOptions.extensions`. */
 export type MLContextExtension = 'donation' | 'dynamic-shapes' | 'int4';

@@ -70,7 +70,7 @@ describe('the steps', () => {
     // The workflows have machines for what is emulated elsewhere.
     /** @type {(step: { needs?: string[], outside?: string[], release?: string }) => boolean} */
     const isHere = ({ needs = [], outside = [], release }) =>
-      release === undefined && outside.every((name) => name === 'wpt') && STEPS.filter(({ name }) => needs.includes(name)).every(isHere);
+      release === undefined && outside.every((name) => ['wpt', 'draft'].includes(name)) && STEPS.filter(({ name }) => needs.includes(name)).every(isHere);
     const here = STEPS.filter(isHere);
     // The steps js and gpu build what these build.
     const implied = ['addon', 'rust-build'];

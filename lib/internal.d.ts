@@ -1,7 +1,7 @@
 // Types shared by the modules of this folder.
 
 import type { Described, Descriptor } from '../webidl.js';
-import type { MLContextExtension, MLContextOptions, MLDimension, MLOperandDataType, MLTensorDescriptor } from '../index.js';
+import type { MLComputePolicy, MLContextExtension, MLContextOptions, MLDimension, MLOperandDataType, MLTensorDescriptor } from '../index.js';
 import type { OnnxValueInfo } from '../onnx.js';
 
 /** The states behind objects of the interfaces. */
@@ -33,7 +33,8 @@ export interface NamedDescriptor extends Descriptor {
 
 /** Converted dictionaries of the IDL that JavaScript itself reads; those of operators are only passed on. */
 export interface Dictionaries {
-  MLContextOptions: Required<Pick<MLContextOptions, 'powerPreference' | 'accelerated'>> & { extensions?: MLContextExtension[]; numThreads?: number };
+  MLContextOptions: Required<Pick<MLContextOptions, 'powerPreference' | 'accelerated'>> &
+    Partial<{ computePolicy: MLComputePolicy; extensions: MLContextExtension[]; numThreads: number }>;
   MLOperandDescriptor: { dataType: MLOperandDataType; shape: number[] };
   MLTensorDescriptor: { dataType: MLOperandDataType; shape: number[] } & Required<Pick<MLTensorDescriptor, 'readable' | 'writable'>>;
 }

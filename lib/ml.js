@@ -93,16 +93,17 @@ function contextOfDevice({ extensions }, device) {
 }
 
 /**
- * The draft's "create a context" for MLContextOptions.
+ * The draft's "create a context" for MLContextOptions, whose `computePolicy` may replace `powerPreference`.
  *
  * @param {Defaults} defaults
  * @param {import('./internal.js').Dictionaries['MLContextOptions']} options
  */
-function contextOf(defaults, { accelerated, extensions = [], numThreads, powerPreference }) {
+function contextOf(defaults, { accelerated, computePolicy, extensions = [], numThreads, powerPreference }) {
   if (numThreads !== undefined) {
     requireThreadCount(numThreads, 'createContext: options.numThreads');
   }
-  return Context.create({ threads: numThreads ?? DEFAULT_THREADS, powerPreference, accelerated }, [...defaults.extensions, ...extensions]);
+  const threads = numThreads ?? DEFAULT_THREADS;
+  return Context.create({ threads, powerPreference: computePolicy ?? powerPreference, accelerated }, [...defaults.extensions, ...extensions]);
 }
 
 /** https://www.w3.org/TR/webnn/#api-ml */

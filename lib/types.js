@@ -22,6 +22,7 @@ const BY_TYPE = [
   ['DOMString', webidl.domString],
   ['USVString', webidl.usvString],
   ['MLNumber', webidl.bigintOrDouble],
+  ['MLComputePolicy', webidl.enumeration(['default', 'high-performance', 'low-power', 'fallback'])],
   ['MLContextExtension', webidl.enumeration(['donation', 'dynamic-shapes', 'int4'])],
   ['MLOperand', webidl.interfaceType('MLOperand', operandSlots)],
   ...Object.entries(enumerations).map(

@@ -122,6 +122,12 @@ export const extensions = {
   ],
   MLContextOptions: [
     {
+      name: 'computePolicy',
+      type: 'MLComputePolicy',
+      documentation:
+        'Extension of webnn-node: the option that may replace `powerPreference` and `accelerated` in the draft. In place of `powerPreference` if both are given; "fallback" asks for the CPU.',
+    },
+    {
       name: 'extensions',
       type: 'sequence<MLContextExtension>',
       documentation:
@@ -136,10 +142,13 @@ export const extensions = {
 };
 
 /**
- * Declarations of the extensions that a program requests by name; see docs/dynamic-shapes.md, docs/int4.md and
- * docs/donation.md.
+ * Declarations of the extensions; see docs/draft.md, and docs/dynamic-shapes.md, docs/int4.md and docs/donation.md for those
+ * that a program requests by name.
  */
-export const extensionDeclarations = `/** Names of extensions, for \`MLContextOptions.extensions\`. */
+export const extensionDeclarations = `/** Values of \`MLContextOptions.computePolicy\`. */
+export type MLComputePolicy = 'default' | 'high-performance' | 'low-power' | 'fallback';
+
+/** Names of extensions, for \`MLContextOptions.extensions\`. */
 export type MLContextExtension = 'donation' | 'dynamic-shapes' | 'int4';
 
 /** Extension "dynamic-shapes": a size, or a name that stands for one. Equal names stand for equal sizes. */

@@ -66,6 +66,7 @@ export const COMMANDS = {
     'onnx-models': { title: 'the models of the benchmark, against onnxruntime', run: ['node', 'scripts/suites/onnx-models.mjs'] },
     'onnx-node': { title: 'the single-operator tests of the onnx package', run: ['node', 'scripts/suites/onnx-node.mjs'] },
     'ort-programs': { title: 'programs for onnxruntime-node, on webnn-node-ort', run: ['node', 'scripts/suites/ort-programs.mjs'] },
+    'packaged-models': { title: 'models in packages of PyPI and npm, against onnxruntime', run: ['node', 'scripts/suites/packaged-models.mjs'] },
     polyfill: { title: 'the tests of webnn-polyfill on the earlier drafts, from a checkout', run: ['node', '__test__/external/polyfill/run.mjs'] },
     runtimes: { title: 'Node 20 to 26, Deno and Bun', run: ['node', 'scripts/suites/runtimes.mjs'] },
     search: { title: 'semantic search with the real model, against onnxruntime', run: ['node', 'scripts/suites/search.mjs'] },
@@ -82,6 +83,7 @@ export const COMMANDS = {
   },
   generate: {
     operators: { title: 'index.d.ts and lib/operators.js, from spec/webnn.idl', run: ['node', 'scripts/generate-operators.mjs'], withoutAddon: true },
+    limits: { title: 'spec/limits.json, from a checkout of the draft', run: ['node', 'scripts/draft-limits.mjs'], withoutAddon: true },
     protobuf: { title: 'the JavaScript of the .proto files', run: ['node', 'scripts/generate-protobuf.mjs'], withoutAddon: true },
   },
 };

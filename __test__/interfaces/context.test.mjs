@@ -60,7 +60,9 @@ test('a GPU is used where it is asked for, and contexts say why they compute whe
        creating.then(describeContext).then(({ device, adapter, reason }) => device + ', ' + adapter + ': ' + reason, ({ name, message }) => name + ': ' + message);
      const results = [];
      for (const options of [undefined, {}, { accelerated: true }, { powerPreference: 'low-power' }, { powerPreference: 'high-performance' },
-         { accelerated: false, powerPreference: 'high-performance' }]) {
+         { accelerated: false, powerPreference: 'high-performance' }, { computePolicy: 'high-performance', powerPreference: 'low-power' },
+         { computePolicy: 'fallback', powerPreference: 'high-performance' }, { accelerated: false, computePolicy: 'high-performance' },
+         { computePolicy: 'default', powerPreference: 'high-performance' }, { computePolicy: 'low-power' }]) {
        results.push(await seen(ml.createContext(options)));
      }
      for (const device of [undefined, 'auto', 'cpu', 'gpu']) {
@@ -69,13 +71,15 @@ test('a GPU is used where it is asked for, and contexts say why they compute whe
      console.log(JSON.stringify(results));`;
   const byDefault = 'cpu, null: by default; a GPU computes where powerPreference is "high-performance"';
   const isFalse = 'cpu, null: accelerated is false';
+  const lowPower = 'cpu, null: "low-power" is preferred';
   for (const [name, expected] of [
     ['WEBNN_GPU_SOFTWARE', '0 or 1'],
     ['WEBNN_GPU_LIMITS', 'minimum'],
   ]) {
     const refused = `NotSupportedError: ${name} is "refused", expected ${expected}`;
     assert.deepEqual(await resultOf(program, { env: { NODE_OPTIONS: '', [name]: 'refused' } }), [
-      ...[byDefault, byDefault, byDefault, 'cpu, null: powerPreference is "low-power"', refused, isFalse],
+      ...[byDefault, byDefault, byDefault, lowPower, refused, isFalse],
+      ...[refused, 'cpu, null: computePolicy is "fallback"', isFalse, byDefault, lowPower],
       ...[byDefault, byDefault, isFalse, refused],
     ]);
   }
@@ -84,14 +88,16 @@ test('a GPU is used where it is asked for, and contexts say why they compute whe
 test('createContext reads its options in order', async () => {
   const log = [];
   await ml.createContext(recording(log, { powerPreference: 'low-power', numThreads: '2' }));
-  assert.deepEqual(log, ['accelerated', 'extensions', 'numThreads', 'powerPreference']);
+  assert.deepEqual(log, ['accelerated', 'computePolicy', 'extensions', 'numThreads', 'powerPreference']);
 });
 
 test('createContext rejects bad options', async () => {
   for (const bad of [1, 'high-performance', true, 1n, Symbol('s')]) {
     await rejects(() => ml.createContext(bad), typeError(/createContext: options is .*, expected an object/));
   }
-  await rejects(() => ml.createContext({ powerPreference: 'fast' }), typeError(/options\.powerPreference is "fast", expected one of/));
+  for (const name of ['powerPreference', 'computePolicy']) {
+    await rejects(() => ml.createContext({ [name]: 'fast' }), typeError(new RegExp(`options\\.${name} is "fast", expected one of`)));
+  }
   for (const numThreads of [0, -1, 1025, NaN, 'x', 2 ** 32, 1n]) {
     await rejects(() => ml.createContext({ numThreads }), typeError(/options\.numThreads is/));
   }

@@ -2,7 +2,7 @@
 
 import { ml, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor } from 'webnn-node';
 
-const context: MLContext = await ml.createContext({ powerPreference: 'low-power', accelerated: false, numThreads: 2 });
+const context: MLContext = await ml.createContext({ powerPreference: 'low-power', accelerated: false, numThreads: 2, computePolicy: 'fallback' });
 const accelerated: boolean = context.accelerated;
 const limits = context.opSupportLimits();
 const bytes: number = limits.maxTensorByteLength!;

@@ -16,6 +16,7 @@ export const OUTSIDE = {
   vectors: '../shared/conformance',
   models: '../shared/models',
   wpt: relative(root, resolve(root, process.env.WPT_DIR ?? '../wpt')),
+  draft: relative(root, resolve(root, process.env.WEBNN_DRAFT_DIR ?? '../webnn')),
 };
 
 /** Steps that test the same with data that anybody can have. */
@@ -270,6 +271,14 @@ export const STEPS = [
     run: [`node __test__/wpt/run.mjs --wpt ${OUTSIDE.wpt} --device gpu`],
   },
   {
+    name: 'draft',
+    title: 'the tables of types and ranks in a checkout of the draft',
+    tier: 'all',
+    inputs: ['spec', 'scripts'],
+    outside: ['draft'],
+    run: [`node scripts/draft-limits.mjs ${OUTSIDE.draft} --check`],
+  },
+  {
     name: 'runtimes',
     title: 'Node, Deno and Bun',
     tier: 'all',
@@ -343,6 +352,15 @@ export const STEPS = [
     inputs: CODE,
     debian: ['venv'],
     run: ['npm run suite -- onnx-contrib --classical'],
+  },
+  {
+    name: 'packaged-models',
+    title: 'models in packages of PyPI and npm',
+    tier: 'all',
+    needs: ['addon'],
+    inputs: CODE,
+    debian: ['venv'],
+    run: ['npm run suite -- packaged-models'],
   },
   {
     name: 'onnx-models',

@@ -44,7 +44,7 @@ def save_case(folder, description, runs, **more):
         for kind, key, values in zip(("in", "out"), ("inputs", "outputs"), arrays, strict=True):
             run[key] = []
             for name, value in values.items():
-                run[key].append({"name": name, **save_value(folder, f"{kind}_{name}{suffix}", value)})
+                run[key].append({"name": name, **save_value(folder, f"{kind}_{name.replace('/', '_')}{suffix}", value)})
         entry["runs"].append(run)
     return entry
 

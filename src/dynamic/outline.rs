@@ -5,7 +5,7 @@ use crate::compile::appending;
 use crate::dimension::Dim;
 use crate::error::{Code, Error, ErrorKind, Problem, Result};
 use crate::ir::{Graph, Growing, ValueId};
-use crate::shape::{Descriptor, is_valid_dimension};
+use crate::shape::{Descriptor, expected_dimension, is_valid_dimension};
 use std::collections::BTreeSet;
 
 /// A graph with named dimensions. Descriptors that depend on the names are only examples, and operators are unresolved.
@@ -85,7 +85,7 @@ impl Outline {
             }
             for (axis, (&size, wanted)) in shape.iter().zip(&wanted).enumerate() {
                 if !is_valid_dimension(u64::from(size)) {
-                    return misfit(format!(": {size} is not a dimension between 1 and {}", i32::MAX));
+                    return misfit(format!(": {size} is not {}", expected_dimension()));
                 }
                 match wanted {
                     Dimension::Number(number) if *number == size => {}

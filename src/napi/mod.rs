@@ -60,7 +60,7 @@ pub fn reported_bytes(environment: &External<Arc<Environment>>) -> i64 {
 pub struct ContextOptions {
     /// Number of threads; 0 stands for the default.
     pub threads: u32,
-    /// `default`, `high-performance` or `low-power`.
+    /// `default`, `high-performance`, `low-power`, or `fallback` of `computePolicy`.
     pub power_preference: String,
     /// Whether a GPU may be used.
     pub accelerated: bool,
@@ -86,7 +86,8 @@ pub fn create_context(
         }
         (None, false, _) => Wish::Cpu("accelerated is false"),
         (None, true, "high-performance") => Wish::Gpu,
-        (None, true, "low-power") => Wish::Cpu("powerPreference is \"low-power\""),
+        (None, true, "low-power") => Wish::Cpu("\"low-power\" is preferred"),
+        (None, true, "fallback") => Wish::Cpu("computePolicy is \"fallback\""),
         // An explicit `accelerated: true` cannot be told from the default.
         (None, true, _) => Wish::Cpu("by default; a GPU computes where powerPreference is \"high-performance\""),
     };

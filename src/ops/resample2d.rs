@@ -7,7 +7,7 @@ use super::{Inputs, NamedOperator, Operator, Tensors, place_of, required};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::Problem;
-use crate::shape::{Descriptor, is_dimension};
+use crate::shape::{Descriptor, is_dimension, is_too_small};
 
 crate::enumeration! {
     /// `MLInterpolationMode`.
@@ -167,7 +167,7 @@ impl Operator for Resample2d {
             return Err(Problem::attribute("scales", scales, "two numbers greater than 0"));
         }
         if let Some(sizes) = &self.sizes
-            && (sizes.len() != 2 || sizes.iter().any(|&size| size == 0))
+            && (sizes.len() != 2 || sizes.iter().copied().any(is_too_small))
         {
             return Err(Problem::attribute("sizes", sizes, "two numbers greater than 0"));
         }

@@ -8,7 +8,7 @@ use super::tensor::Tensor;
 use super::{Inputs, NamedOperator, Operator, Tensors, permuted, required};
 use crate::dimension::{Dim, dims, numbers};
 use crate::error::Problem;
-use crate::shape::Descriptor;
+use crate::shape::{Descriptor, is_too_small};
 
 crate::attributes! {
     /// `slice()` with `MLSliceOptions`.
@@ -46,7 +46,7 @@ impl Slice {
 
     fn infer_dimension(&self, axis: usize, input: Dim) -> Result<Dim, Problem> {
         let (start, size, stride) = (self.starts[axis], self.sizes[axis], self.stride(axis));
-        if size == 0 {
+        if is_too_small(size) {
             return Err(Problem::attribute("sizes", &self.sizes, "sizes greater than 0"));
         }
         if stride == 0 {

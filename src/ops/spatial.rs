@@ -2,7 +2,7 @@
 
 use crate::dimension::Dim;
 use crate::error::Problem;
-use crate::shape::is_dimension;
+use crate::shape::{expected_dimension, is_dimension};
 use std::fmt::Debug;
 use std::ops::Range;
 
@@ -167,11 +167,7 @@ impl Slide {
 pub fn output_dimension(name: &'static str, size: Dim) -> Result<Dim, Problem> {
     match is_dimension(size) {
         true => Ok(size),
-        false => Err(Problem::Attribute {
-            name,
-            got: size.to_string(),
-            expected: format!("a dimension between 1 and {}", i32::MAX),
-        }),
+        false => Err(Problem::Attribute { name, got: size.to_string(), expected: expected_dimension() }),
     }
 }
 

