@@ -36,12 +36,10 @@ const REFUSED = {
 /** @type {Record<string, any>} */
 const manifest = JSON.parse(readFileSync(path.join(directory, 'manifest.json'), 'utf8'));
 
-/** The tensors of a run by name; those of files and of strings. */
+/** The tensors of a run by name; strings are JSON. */
 async function tensorsOf(name, described) {
-  const tensors = described.map(async ({ name: key, file, shape, values }) => [
-    key,
-    values === undefined ? await readNpy(path.join(directory, name, file)) : { data: values, shape },
-  ]);
+  const read = async (file) => (file.endsWith('.json') ? JSON.parse(readFileSync(file, 'utf8')) : await readNpy(file));
+  const tensors = described.map(async ({ name: key, file }) => [key, await read(path.join(directory, name, file))]);
   return Object.fromEntries(await Promise.all(tensors));
 }
 

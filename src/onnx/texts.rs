@@ -11,6 +11,7 @@ use super::proto;
 use super::registry::ML;
 use super::tensor::{ElementType, Literal, TensorRecord};
 use crate::dtype::DataType;
+use crate::error::{Code, Error};
 use crate::ir::OperandId;
 use crate::memory::{check_room, elements};
 use crate::shape::Descriptor;
@@ -21,6 +22,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Memory for a text beside its bytes: two owners, and places in a list and a table.
 const TEXT_BYTES: usize = 96;
+
+/// Maximum memory for the texts of a run, in bytes: a few nodes that join texts with themselves would fill any.
+const MAX_RUN_BYTES: usize = 1 << 30;
 
 /// The text that pads, whose number is 0.
 const NO_TEXT: &str = "";
@@ -33,6 +37,8 @@ pub const UNUSED: i32 = 1;
 struct Table {
     places: HashMap<Arc<str>, usize>,
     texts: Vec<Arc<str>>,
+    /// Approximate size in bytes.
+    bytes: usize,
 }
 
 impl Table {
@@ -42,6 +48,7 @@ impl Table {
             return known;
         }
         let text: Arc<str> = text.into();
+        self.bytes += TEXT_BYTES + text.len();
         self.texts.push(text.clone());
         self.places.insert(text, self.texts.len() - 1);
         self.texts.len() - 1
@@ -124,8 +131,14 @@ impl RunTexts {
         if let Some(&place) = self.model.texts().0.places.get(text) {
             return Ok(number(place));
         }
-        check_room(text.len() + TEXT_BYTES)?;
-        Ok(-1 - number(lock(&self.own).place(text)))
+        let mut own = lock(&self.own);
+        let bytes = own.bytes + TEXT_BYTES + text.len();
+        if bytes > MAX_RUN_BYTES {
+            let message = format!("the texts of a run need more memory than {MAX_RUN_BYTES} bytes");
+            return Err(Error::coded(Code::NoMemory, message));
+        }
+        check_room(bytes)?;
+        Ok(-1 - number(own.place(text)))
     }
 
     /// The text with this number; `None` if there is none.

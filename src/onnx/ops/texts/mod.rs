@@ -15,6 +15,7 @@ use crate::shape::{Descriptor, broadcast};
 use regex::Regex;
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Joins the texts of two tensors, which are broadcast, one by one.
 fn concat(call: &mut Call) -> Outcome {
@@ -83,15 +84,32 @@ fn normalizer(call: &mut Call) -> Outcome {
     Ok(vec![call.made_texts(&shape, kept)?])
 }
 
-/// Maximum number of parts of all texts, with those that pad.
-const MAX_PARTS: usize = 1 << 26;
+/// Maximum number of parts of all texts, with those that pad: a text of a few bytes has as many.
+const MAX_PARTS: usize = 1 << 24;
+
+/// The parts of each text: `parts` returns at most as many as it is asked for.
+fn all_parts<'t>(
+    texts: &'t [Arc<str>],
+    parts: impl Fn(&'t str, usize) -> Vec<Cow<'t, str>>,
+) -> Step<Vec<Vec<Cow<'t, str>>>> {
+    let mut left = MAX_PARTS;
+    let mut limited = |text: &'t Arc<str>| {
+        let found = parts(text, left + 1);
+        left = left.checked_sub(found.len()).ok_or_else(too_many_parts)?;
+        Ok(found)
+    };
+    texts.iter().map(&mut limited).collect()
+}
+
+fn too_many_parts() -> Refusal {
+    Refusal(format!("the texts have more than {}", amount(MAX_PARTS, "part")))
+}
 
 /// The parts of each text as rows, padded with empty texts.
 fn padded_rows(call: &mut Call, mut shape: Vec<u32>, rows: &[Vec<Cow<str>>], pad: &str) -> Step<Value> {
     let most = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let count = rows.len().saturating_mul(most);
-    if count > MAX_PARTS {
-        return Err(Refusal(format!("the texts have {}, more than {MAX_PARTS}", amount(count, "part"))));
+    if rows.len().saturating_mul(most) > MAX_PARTS {
+        return Err(too_many_parts());
     }
     shape.push(most as u32);
     let padding = |row: &Vec<Cow<str>>| std::iter::repeat_n(Cow::Borrowed(pad), most - row.len());
@@ -125,7 +143,7 @@ fn split(call: &mut Call) -> Outcome {
     let most = most.map_or(usize::MAX, |most| most.saturating_add(1));
     let shape = call.input_sizes(0)?;
     let texts = call.read_texts(0)?;
-    let rows: Vec<_> = texts.iter().map(|text| parts(text, &delimiter, most)).collect();
+    let rows = all_parts(&texts, |text, left| parts(text, &delimiter, most.min(left)))?;
     let counts: Vec<i64> = rows.iter().map(|row| row.len() as i64).collect();
     let all = padded_rows(call, shape.clone(), &rows, "")?;
     Ok(vec![all, call.int_list(&shape, &counts)?])

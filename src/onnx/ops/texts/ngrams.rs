@@ -7,6 +7,7 @@ use crate::onnx::call::{Call, Step};
 use crate::onnx::error::{Cut, Refusal};
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::onnx::stop::{ELEMENTS_BETWEEN, Stop};
 use std::collections::HashMap;
 
 /// The attribute `mode`.
@@ -28,8 +29,8 @@ struct Ngrams {
     children: HashMap<(u32, i64), u32>,
     /// For each node, the column that counts the sequence that ends there.
     columns: Vec<Option<u32>>,
-    /// The weight of each column, if there are weights.
-    weights: Option<Vec<f32>>,
+    /// The weights of the columns with a sequence, if there are weights.
+    weights: Option<HashMap<u32, f32>>,
     /// Number of columns.
     width: usize,
     lengths: std::ops::RangeInclusive<usize>,
@@ -76,7 +77,7 @@ impl Ngrams {
         let mut made = Ngrams {
             children: HashMap::new(),
             columns: vec![None],
-            weights: weights.as_ref().map(|_| vec![0.0; width as usize]),
+            weights: weights.as_ref().map(|_| HashMap::new()),
             width: width as usize,
             lengths: least as usize..=most as usize,
             most_skipped,
@@ -96,7 +97,7 @@ impl Ngrams {
                     made.add(items, column as u32);
                 }
                 if let (Some(own), Some(weights)) = (&mut made.weights, &weights) {
-                    own[column as usize] = weights[sequence] as f32;
+                    own.insert(column as u32, weights[sequence] as f32);
                 }
                 sequence += 1;
             }
@@ -117,12 +118,18 @@ impl Ngrams {
     }
 
     /// Adds the occurrences in `row` to `counts`. As in onnxruntime, single items are counted once, whatever is skipped.
-    fn count(&self, row: &[i64], counts: &mut [f32]) {
+    ///
+    /// # Errors
+    /// If `stop` ends it.
+    fn count(&self, row: &[i64], counts: &mut [f32], stop: &Stop) -> Step<()> {
         let (mut least, most) = (*self.lengths.start(), *self.lengths.end());
         for distance in (1..).take(self.most_skipped.min(row.len()) + 1) {
             for start in 0..row.len() {
                 if start + distance * (least - 1) >= row.len() {
                     break;
+                }
+                if start % ELEMENTS_BETWEEN == 0 {
+                    stop.check()?;
                 }
                 let mut node = 0;
                 for (length, item) in (1..=most).zip(row[start..].iter().step_by(distance)) {
@@ -140,17 +147,16 @@ impl Ngrams {
                 }
             }
         }
+        Ok(())
     }
 
     /// Replaces counts by what the mode makes of them.
     fn weigh(&self, counts: &mut [f32]) {
-        let weight = |column: usize| self.weights.as_ref().map_or(1.0, |weights| weights[column]);
-        for (column, count) in counts.iter_mut().enumerate() {
-            match self.mode {
-                Mode::Tf => {}
-                Mode::Idf => *count = if *count > 0.0 { weight(column) } else { 0.0 },
-                Mode::TfIdf => *count *= weight(column),
-            }
+        if let Mode::Idf = self.mode {
+            counts.iter_mut().for_each(|count| *count = count.min(1.0));
+        }
+        if let (Mode::Idf | Mode::TfIdf, Some(weights)) = (self.mode, &self.weights) {
+            weights.iter().for_each(|(&column, weight)| counts[column as usize] *= weight);
         }
     }
 }
@@ -189,12 +195,16 @@ fn vectorizer(call: &mut Call) -> Outcome {
     if shape.contains(&0) {
         return Ok(vec![Value::Empty(crate::shape::Descriptor::new(DataType::Float32, shape))]);
     }
+    let stop = call.stop();
+    let mut outcome: Step<()> = Ok(());
     let output = call.written(&shape, |all: &mut [f32]| {
-        for (at, counts) in all.chunks_exact_mut(ngrams.width).enumerate() {
-            ngrams.count(items.get(at * length..(at + 1) * length).unwrap_or_default(), counts);
+        outcome = all.chunks_exact_mut(ngrams.width).enumerate().try_for_each(|(at, counts)| {
+            ngrams.count(items.get(at * length..(at + 1) * length).unwrap_or_default(), counts, &stop)?;
             ngrams.weigh(counts);
-        }
+            Ok(())
+        });
     });
+    outcome?;
     call.one(output)
 }
 
@@ -208,14 +218,14 @@ mod tests {
     /// Counts 1, 2 and the pair 1 2, each in a column of its own.
     fn counted(lengths: std::ops::RangeInclusive<usize>, most_skipped: usize, row: &[i64]) -> Vec<f32> {
         let (children, columns) = (HashMap::new(), vec![None]);
-        let (weights, mode) = (Some(vec![0.5, 2.0, 4.0]), Mode::Tf);
+        let (weights, mode) = (None, Mode::Tf);
         let mut ngrams =
             Ngrams { children, columns, weights, width: 3, lengths, most_skipped, mode, is_of_texts: false };
         ngrams.add(&[1], 0);
         ngrams.add(&[2], 1);
         ngrams.add(&[1, 2], 2);
         let mut counts = vec![0.0; 3];
-        ngrams.count(row, &mut counts);
+        assert!(ngrams.count(row, &mut counts, &Stop::default()).is_ok());
         counts
     }
 

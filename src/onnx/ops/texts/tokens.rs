@@ -1,6 +1,6 @@
 //! `Tokenizer` of onnxruntime's extensions: the words of texts.
 
-use super::{expression, padded_rows};
+use super::{all_parts, expression, padded_rows};
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::registry::{Entry, Outcome, microsoft};
@@ -34,16 +34,17 @@ impl Rule {
         }
     }
 
-    fn words<'t>(&self, text: &'t str, least: usize) -> Vec<Cow<'t, str>> {
+    /// At most `most` words of at least `least` characters each.
+    fn words<'t>(&self, text: &'t str, least: usize, most: usize) -> Vec<Cow<'t, str>> {
         let is_word = |word: &&str| !word.is_empty() && word.chars().count() >= least;
         let words: Vec<&str> = match self {
-            Rule::Characters => text.split("").filter(is_word).collect(),
+            Rule::Characters => text.split("").filter(is_word).take(most).collect(),
             Rule::Matching(expression) => {
-                expression.find_iter(text).map(|found| found.as_str()).filter(is_word).collect()
+                expression.find_iter(text).map(|found| found.as_str()).filter(is_word).take(most).collect()
             }
             Rule::Between(separators) => {
                 let split = |words: Vec<&'t str>, separator: &Regex| {
-                    words.into_iter().flat_map(|word| separator.split(word)).collect()
+                    words.into_iter().flat_map(|word| separator.split(word)).filter(is_word).take(most).collect()
                 };
                 separators.iter().fold(vec![text], split).into_iter().filter(is_word).collect()
             }
@@ -64,7 +65,7 @@ fn tokenizer(call: &mut Call) -> Outcome {
         return Err(Refusal(format!("the input has shape {shape:?}, expected [C] or [N, C]")));
     }
     let texts = call.read_texts(0)?;
-    let mut rows: Vec<_> = texts.iter().map(|text| rule.words(text, least)).collect();
+    let mut rows = all_parts(&texts, |text, left| rule.words(text, least, left))?;
     if is_marked {
         for row in &mut rows {
             row.insert(0, MARKS[0].into());
