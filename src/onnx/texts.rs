@@ -16,6 +16,7 @@ use crate::ir::OperandId;
 use crate::memory::{check_room, elements};
 use crate::shape::Descriptor;
 use bytes::Bytes;
+use rapidhash::fast::RandomState;
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +36,7 @@ pub const UNUSED: i32 = 1;
 /// Distinct texts in the order of their numbers.
 #[derive(Debug, Default)]
 struct Table {
-    places: HashMap<Arc<str>, usize>,
+    places: HashMap<Arc<str>, usize, RandomState>,
     texts: Vec<Arc<str>>,
     /// Approximate size in bytes.
     bytes: usize,

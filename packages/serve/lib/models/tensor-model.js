@@ -59,6 +59,10 @@ export function batchDimension({ inputs, outputs }) {
  */
 function concatenate(tensors) {
   const [{ datatype, shape, data }] = tensors;
+  const rows = tensors.reduce((sum, tensor) => sum + tensor.shape[0], 0);
+  if (Array.isArray(data)) {
+    return { datatype, shape: [rows, ...shape.slice(1)], data: tensors.flatMap((tensor) => /** @type {Uint8Array[]} */ (tensor.data)) };
+  }
   const parts = tensors.map((tensor) => /** @type {Elements} */ (tensor.data));
   const joined = new /** @type {any} */ (data.constructor)(parts.reduce((sum, part) => sum + part.length, 0));
   let at = 0;
@@ -66,8 +70,37 @@ function concatenate(tensors) {
     joined.set(part, at);
     at += part.length;
   }
-  const rows = tensors.reduce((sum, tensor) => sum + tensor.shape[0], 0);
   return { datatype, shape: [rows, ...shape.slice(1)], data: joined };
+}
+
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/**
+ * The data of an input as the model takes them.
+ * @param {string} name
+ * @param {Tensor} tensor
+ * @throws {ServeError} for texts that are no UTF-8
+ */
+function fedData(name, { data }) {
+  if (!Array.isArray(data)) return data;
+  return data.map((text, at) => {
+    try {
+      return decoder.decode(text);
+    } catch {
+      throw invalid(`input ${JSON.stringify(name)}: string ${at} is not UTF-8`);
+    }
+  });
+}
+
+/**
+ * Zeros, or empty texts.
+ * @param {string} name of a data type
+ * @param {readonly number[]} shape
+ */
+function zerosOf(name, shape) {
+  const { array, bytes } = /** @type {import('../protocol/datatypes.js').Datatype} */ (datatypeOf(name));
+  const count = shape.reduce((a, b) => a * b, 1);
+  return bytes === 0 ? Array.from({ length: count }, () => new Uint8Array(0)) : new array(new ArrayBuffer(bytes * count));
 }
 
 export class TensorModel {
@@ -86,6 +119,8 @@ export class TensorModel {
   #unranked;
   /** @type {Map<string, Port>} */
   #outputs;
+  /** Outputs of the file that no answer can have. @type {import('webnn-node/onnx').OnnxValueInfo[]} */
+  #leftOut = [];
 
   /**
    * @param {import('webnn-node/onnx').OnnxModel} model
@@ -113,9 +148,18 @@ export class TensorModel {
    */
   static async load(file, services) {
     const { config } = services;
-    const model = await loadModel(file, { ...contextOptions(config), freeDimensions: config.freeDimensions });
+    const load = (/** @type {string[]} */ ...outputs) =>
+      loadModel(file, { ...contextOptions(config), freeDimensions: config.freeDimensions, ...(outputs.length > 0 && { outputs }) });
+    let model = await load();
+    const leftOut = model.outputs.filter(({ type }) => datatypeOfModel(type) === undefined);
+    if (leftOut.length > 0 && leftOut.length < model.outputs.length) {
+      const names = model.outputs.filter((output) => !leftOut.includes(output)).map(({ name }) => name);
+      model.destroy();
+      model = await load(...names);
+    }
     try {
       const served = new TensorModel(model, services);
+      served.#leftOut = leftOut;
       await served.#warm();
       return served;
     } catch (error) {
@@ -131,10 +175,7 @@ export class TensorModel {
   async #warm() {
     const ports = [...this.#inputs.values()].map((port) => ({ ...port, shape: this.#batch === null ? port.shape : [1, ...port.shape.slice(1)] }));
     if (this.#unranked.size > 0 || ports.some(({ shape }) => shape.includes(-1))) return;
-    const inputs = ports.map(({ name, datatype, shape }) => {
-      const { array, bytes } = /** @type {import('../protocol/datatypes.js').Datatype} */ (datatypeOf(datatype));
-      return /** @type {const} */ ([name, { datatype, shape, data: new array(new ArrayBuffer(bytes * shape.reduce((a, b) => a * b, 1))) }]);
-    });
+    const inputs = ports.map(({ name, datatype, shape }) => /** @type {const} */ ([name, { datatype, shape, data: zerosOf(datatype, shape) }]));
     const run = () => this.#run([{ inputs: new Map(inputs), outputs: null }]);
     // The first time has all that happens once, and does not count.
     await run();
@@ -153,7 +194,8 @@ export class TensorModel {
 
   /** What whoever runs the server should know. */
   get warnings() {
-    return float32Warnings(this.#model);
+    const leftOut = this.#leftOut.map(({ name, type }) => `output ${JSON.stringify(name)} is left out: the protocol has nothing like ${type}`);
+    return [...float32Warnings(this.#model), ...leftOut];
   }
 
   /** Requests that wait. */
@@ -201,12 +243,15 @@ export class TensorModel {
    * @param {InferRequest} request
    */
   #check({ inputs, outputs }) {
-    for (const [name, { datatype, shape }] of inputs) {
+    for (const [name, tensor] of inputs) {
+      const { datatype, shape } = tensor;
       const port = this.#inputs.get(name) ?? this.#optional.get(name);
       if (port === undefined) throw invalid(`there is no input ${JSON.stringify(name)}; the model has ${[...this.#inputs.keys()].join(', ')}`);
       if (port.datatype !== datatype) throw invalid(`input ${JSON.stringify(name)} is ${datatype}, expected ${port.datatype}`);
       const fits = this.#unranked.has(name) || (shape.length === port.shape.length && shape.every((size, i) => port.shape[i] === -1 || port.shape[i] === size));
       if (!fits) throw invalid(`input ${JSON.stringify(name)} is [${shape.join(', ')}], expected [${port.shape.join(', ')}]`);
+      // Before it is joined with others, which would fail with it.
+      fedData(name, tensor);
     }
     const missing = [...this.#inputs.keys()].filter((name) => !inputs.has(name));
     if (missing.length > 0) throw invalid(`the request lacks the input ${missing.join(', ')}`);
@@ -228,9 +273,9 @@ export class TensorModel {
       return /** @type {const} */ ([name, parts.length === 1 ? parts[0] : concatenate(parts)]);
     });
     const feeds = Object.fromEntries(
-      tensors.map(([name, { datatype, shape, data }]) => [
+      tensors.map(([name, tensor]) => [
         name,
-        { data: /** @type {any} */ (data), shape, dataType: /** @type {any} */ (/** @type {any} */ (datatypeOf(datatype)).webnn) },
+        { data: /** @type {any} */ (fedData(name, tensor)), shape: tensor.shape, dataType: /** @type {any} */ (datatypeOf(tensor.datatype)?.webnn) },
       ]),
     );
     const fetches = outputs === null ? {} : Object.fromEntries([...this.#outputs.keys()].filter((name) => !outputs.includes(name)).map((name) => [name, null]));
@@ -248,6 +293,7 @@ export class TensorModel {
    */
   #tensor(name, data, shape) {
     const { datatype } = /** @type {Port} */ (this.#outputs.get(name));
+    if (datatype === 'BYTES') return { datatype, shape, data: data.map((/** @type {string} */ text) => Buffer.from(text)) };
     const bits = datatype === 'FP16' && !(data instanceof Uint16Array) ? new Uint16Array(data.buffer, data.byteOffset, data.length) : data;
     return { datatype, shape, data: bits };
   }
@@ -267,7 +313,8 @@ export class TensorModel {
       const rows = rowsOf(request);
       const slices = named.map(([name, { datatype, shape, data }]) => {
         const size = data.length / total;
-        const part = /** @type {Elements} */ (data).subarray(first * size, (first + rows) * size);
+        const [start, end] = [first * size, (first + rows) * size];
+        const part = Array.isArray(data) ? data.slice(start, end) : data.subarray(start, end);
         return /** @type {const} */ ([name, { datatype, shape: [rows, ...shape.slice(1)], data: part }]);
       });
       first += rows;

@@ -1,10 +1,10 @@
-// Data types of the Open Inference Protocol, and what they are in ONNX and in memory. BYTES are texts, which only models
-// with a tokenizer take. Float16 are bit patterns here, as on the wire.
+// Data types of the Open Inference Protocol, and what they are in ONNX and in memory. BYTES are texts. Float16 are bit patterns
+// here, as on the wire.
 
 /**
  * @typedef {object} Datatype
  * @property {string} name in the protocol
- * @property {string | null} onnx element type in a model file, null for what models cannot have
+ * @property {string} onnx element type in a model file
  * @property {string | null} webnn name of the data type in feeds, null for what cannot be fed
  * @property {new (buffer: ArrayBuffer, byteOffset?: number, length?: number) => import('./tensors.js').Elements} array
  * @property {number} bytes of an element, 0 for BYTES
@@ -27,14 +27,14 @@ const TYPES = [
   { name: 'BF16', onnx: 'bfloat16', webnn: null, array: Uint16Array, bytes: 2, json: 'raw' },
   { name: 'FP32', onnx: 'float', webnn: 'float32', array: Float32Array, bytes: 4, json: 'float' },
   { name: 'FP64', onnx: 'double', webnn: 'double', array: Float64Array, bytes: 8, json: 'float' },
-  { name: 'BYTES', onnx: null, webnn: null, array: /** @type {any} */ (Array), bytes: 0, json: 'text' },
+  { name: 'BYTES', onnx: 'string', webnn: 'string', array: /** @type {any} */ (Array), bytes: 0, json: 'text' },
 ];
 
 const BY_NAME = new Map(TYPES.map((type) => [type.name, type]));
 /** Names in the protocol. */
 export const DATATYPES = [...BY_NAME.keys()];
 
-const BY_ONNX = new Map(TYPES.flatMap((type) => (type.onnx === null ? [] : [[`tensor(${type.onnx})`, type]])));
+const BY_ONNX = new Map(TYPES.map((type) => [`tensor(${type.onnx})`, type]));
 
 /**
  * @param {string} name in the protocol

@@ -8,6 +8,7 @@ use crate::onnx::error::{Cut, Refusal};
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::onnx::stop::{ELEMENTS_BETWEEN, Stop};
+use rapidhash::fast::RandomState;
 use std::collections::HashMap;
 
 /// The attribute `mode`.
@@ -26,7 +27,7 @@ const MAX_GRAM: i64 = 1 << 10;
 
 /// Sequences as a tree: the children of all nodes by their parents and items. The root is 0.
 struct Ngrams {
-    children: HashMap<(u32, i64), u32>,
+    children: HashMap<(u32, i64), u32, RandomState>,
     /// For each node, the column that counts the sequence that ends there.
     columns: Vec<Option<u32>>,
     /// The weights of the columns with a sequence, if there are weights.
@@ -75,7 +76,7 @@ impl Ngrams {
             return Err(Refusal(format!("it has {got} for {expected}")));
         }
         let mut made = Ngrams {
-            children: HashMap::new(),
+            children: HashMap::default(),
             columns: vec![None],
             weights: weights.as_ref().map(|_| HashMap::new()),
             width: width as usize,
@@ -217,7 +218,7 @@ mod tests {
 
     /// Counts 1, 2 and the pair 1 2, each in a column of its own.
     fn counted(lengths: std::ops::RangeInclusive<usize>, most_skipped: usize, row: &[i64]) -> Vec<f32> {
-        let (children, columns) = (HashMap::new(), vec![None]);
+        let (children, columns) = (HashMap::default(), vec![None]);
         let (weights, mode) = (None, Mode::Tf);
         let mut ngrams =
             Ngrams { children, columns, weights, width: 3, lengths, most_skipped, mode, is_of_texts: false };
