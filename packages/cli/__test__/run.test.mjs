@@ -6,7 +6,7 @@ import sharp from 'sharp';
 import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import { numbersOf } from 'webnn-node-text/elements';
 import { readNpy } from '../lib/npy.mjs';
-import { FLOAT, node, value, writeModel } from '../../../__test__/onnx/model-writer.mjs';
+import { FLOAT, node, sequenceValue, STRING, value, writeModel } from '../../../__test__/onnx/model-writer.mjs';
 import { file, webnn, webnnJson } from './command.mjs';
 
 const folder = temporaryFolder();
@@ -253,4 +253,36 @@ test('whatever outputs are called, each has a file of its own', async () => {
   const files = Object.keys(await written(model, '--input', 'ones'));
   const long = 'x'.repeat(200);
   assert.deepEqual(files.sort(), ['_.npy', '_CON-2.npy', '_con.npy', 'a_b-2.npy', 'a_b.npy', `${long}-2.npy`, `${long}.npy`].sort());
+});
+
+test('outputs that are strings, maps and lists are shown, and written as JSON', async () => {
+  const model = path.join(folder, 'strings.onnx');
+  const strings = (...texts) => ({ strings: texts.map((text) => new TextEncoder().encode(text)) });
+  await writeFile(
+    model,
+    writeModel({
+      inputs: [value('x', FLOAT, [1, 2])],
+      outputs: [value('label', STRING), sequenceValue('maps', FLOAT), sequenceValue('list', FLOAT)],
+      nodes: [
+        node('ai.onnx.ml.LinearClassifier', ['x'], ['label', 'scores'], {
+          classlabels_strings: strings('no', 'yes'),
+          coefficients: { floats: [1, 0, 0, 1] },
+          intercepts: { floats: [0, 0] },
+        }),
+        node('ai.onnx.ml.ZipMap', ['scores'], ['maps'], { classlabels_strings: strings('no', 'yes') }),
+        node('SplitToSequence', ['x'], ['list'], { axis: { i: 1 } }),
+      ],
+    }),
+  );
+  const { outputs } = await webnnJson('run', model, '--input', 'x=1,3', '--output-dir', folder);
+  assert.deepEqual(
+    outputs.map(({ name, dataType, first }) => [name, dataType, first]),
+    [
+      ['label', 'string', ['yes']],
+      ['maps', 'map', [{ no: 1, yes: 3 }]],
+      ['list[0]', 'float32', [1]],
+      ['list[1]', 'float32', [3]],
+    ],
+  );
+  assert.deepEqual(JSON.parse(await readFile(path.join(folder, 'maps.json'), 'utf8')), [{ no: 1, yes: 3 }]);
 });

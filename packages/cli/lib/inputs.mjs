@@ -232,7 +232,7 @@ export async function readInputs(inputs, sources, { freeDimensions, fallback, ra
   }
   const unreadable = inputs.find(({ dataType }) => !isKnown(dataType));
   if (unreadable !== undefined) {
-    throw new Failure(`input ${printable(unreadable.name)} has data type ${unreadable.dataType}, which WebNN does not have`);
+    throw new Failure(`input ${printable(unreadable.name)} has data type ${unreadable.dataType}, which cannot be given on the command line`);
   }
   const shapes = new Shapes(inputs, freeDimensions);
   /** @type {import('./types.mjs').Tensors} */

@@ -7,12 +7,16 @@ const FIRST = 5;
 
 /**
  * Describes a tensor in one line. NaNs are counted, and excluded from the rest; `min`, `max` and `mean` are null if
- * nothing is left.
+ * nothing is left, as of strings and maps.
  * @param {import('./types.mjs').Tensor} tensor
  * @returns {{ dataType: string, shape: readonly number[], min: number | null, max: number | null, mean: number | null, nans: number,
- *   first: (number | bigint)[] }}
+ *   first: (number | bigint | string | object)[] }}
  */
 export function describeTensor(tensor) {
+  if (Array.isArray(tensor.data)) {
+    const { dataType, shape, data } = /** @type {any} */ (tensor);
+    return { dataType, shape, min: null, max: null, mean: null, nans: 0, first: data.slice(0, FIRST) };
+  }
   const numbers = numbersOf(tensor);
   let [min, max, sum, nans] = [Infinity, -Infinity, 0, 0];
   for (let i = 0; i < numbers.length; i++) {

@@ -41,13 +41,13 @@ const DEVICE = /^(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)/i;
 
 /**
  * Returns file names for outputs: without separators and characters that file systems refuse, and all different.
- * @param {{ name: string }[]} outputs
+ * @param {NamedTensor[]} outputs
  */
 function fileNames(outputs) {
   const taken = new Set();
-  return outputs.map(({ name }) => {
+  return outputs.map((output) => {
     const base =
-      name
+      output.name
         .replace(/[^\w.-]+/g, '_')
         .replace(/^\.+/, '_')
         .replace(DEVICE, '_$1')
@@ -56,7 +56,7 @@ function fileNames(outputs) {
     // File systems may ignore case.
     for (let i = 2; taken.has(file.toLowerCase()); i++) file = `${base}-${i}`;
     taken.add(file.toLowerCase());
-    return `${file}.npy`;
+    return `${file}.${hasNumbers(output) ? 'npy' : 'json'}`;
   });
 }
 
@@ -89,9 +89,23 @@ async function makeFolder(directory) {
 async function writeOutputs(directory, outputs) {
   await makeFolder(path.resolve(directory));
   const files = fileNames(outputs).map((file) => path.join(directory, file));
-  for (const [i, output] of outputs.entries()) await write(files[i], formatNpy(output));
+  for (const [i, output] of outputs.entries()) await write(files[i], hasNumbers(output) ? formatNpy(output) : `${JSON.stringify(output.data, undefined, 1)}\n`);
   return files;
 }
+
+/**
+ * The tensors of a result: several of a sequence, none of an optional without a value.
+ * @param {string} name of the output
+ * @param {import('webnn-node/onnx').OnnxResult | import('webnn-node/onnx').OnnxResult[] | null} result
+ * @returns {NamedTensor[]}
+ */
+function tensorsOf(name, result) {
+  if (result === null) return [];
+  return Array.isArray(result) ? result.map((item, at) => ({ name: `${name}[${at}]`, ...item })) : [{ name, ...result }];
+}
+
+/** Whether it is a tensor of numbers; others have a list of strings or objects. @param {NamedTensor} tensor */
+const hasNumbers = ({ data }) => ArrayBuffer.isView(data);
 
 /**
  * Runs the model once. Returns its outputs, and the time in milliseconds.
@@ -106,7 +120,7 @@ async function runOnce(file, { tensors, freeDimensions }, { device, threads }) {
     const start = performance.now();
     const results = await withProgress('running', () => model.run(feeds));
     const milliseconds = performance.now() - start;
-    const outputs = model.outputs.map(({ name }) => ({ name, ...results[name] }));
+    const outputs = model.outputs.flatMap(({ name }) => tensorsOf(name, results[name]));
     return { outputs, milliseconds };
   });
 }
@@ -141,7 +155,7 @@ function printOutputs(output, descriptions) {
       number(min),
       number(max),
       number(mean),
-      first.map(formatNumber).join(' '),
+      first.map((value) => (typeof value === 'number' || typeof value === 'bigint' ? formatNumber(value) : JSON.stringify(value))).join(' '),
     ]),
   );
   for (const { name, nans } of descriptions) if (nans > 0) output.print(`${printable(name)} has ${nans} NaN`);
@@ -161,7 +175,7 @@ async function execute(output, [file], options, isGiven) {
   const descriptions = outputs.map((tensor, i) => ({ name: tensor.name, ...describeTensor(tensor), ...(files && { file: files[i] }) }));
   let classes;
   if (labels !== undefined) {
-    const scores = scoresAmong(outputs, labels.length);
+    const scores = scoresAmong(outputs.filter(hasNumbers), labels.length);
     classes = { output: scores.name, ...classify(scores, labels, options.top) };
   }
   output.document({ model: file, milliseconds, outputs: descriptions, ...(classes && { classes }) });
