@@ -3,11 +3,11 @@
 //! float64; the relative error grows with the logarithm of the length.
 
 use crate::cpu::simd::{Kernel, Portable, Simd};
-use std::f64::consts::TAU;
+use crate::ops::extension::dft;
 
 /// The `at`-th of `count` steps around the unit circle, clockwise.
 fn turn(at: u64, count: u64) -> [f32; 2] {
-    let (sin, cos) = (TAU * (at % count) as f64 / count as f64).sin_cos();
+    let (sin, cos) = dft::turn(at, count);
     [cos as f32, -sin as f32]
 }
 

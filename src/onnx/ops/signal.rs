@@ -7,7 +7,7 @@ use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::onnx::tensor::ElementType;
-use crate::ops::extension::dft::Dft;
+use crate::ops::extension::dft::{Dft, turn};
 use std::f64::consts::PI;
 
 /// The type of `output_datatype`, by default float32.
@@ -42,9 +42,7 @@ fn frame_matrix(call: &Call, samples: u32, components: u32, frequencies: u32) ->
     let (length, frequencies) = (samples as u64, frequencies as u64);
     let mut matrix = call.list(length * components as u64 * frequencies * 2)?;
     for sample in 0..length {
-        // Removes full turns before anything is rounded.
-        let wave = |k: u64| (2.0 * PI * (sample * k % length) as f64 / length as f64).sin_cos();
-        let waves: Vec<_> = (0..frequencies).map(wave).collect();
+        let waves: Vec<_> = (0..frequencies).map(|k| turn(sample * k, length)).collect();
         matrix.extend(waves.iter().flat_map(|(sin, cos)| [*cos, -sin]));
         if components == 2 {
             matrix.extend(waves.iter().flat_map(|(sin, cos)| [*sin, *cos]));

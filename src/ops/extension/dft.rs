@@ -23,6 +23,16 @@ crate::attributes! {
     }
 }
 
+/// Sine and cosine of `at` of `count` steps around the unit circle, exact for whole quarters: the middle frequency of a
+/// real signal is real, too. Otherwise the sign of its imaginary part would be chance, and its phase 180 degrees or -180.
+pub fn turn(at: u64, count: u64) -> (f64, f64) {
+    let at = at % count;
+    match (4 * at).is_multiple_of(count) {
+        true => [(0.0, 1.0), (1.0, 0.0), (0.0, -1.0), (-1.0, 0.0)][(4 * at / count) as usize],
+        false => (TAU * at as f64 / count as f64).sin_cos(),
+    }
+}
+
 impl Dft {
     fn frequencies(&self) -> u32 {
         if self.onesided { self.length / 2 + 1 } else { self.length }
@@ -96,7 +106,7 @@ impl Operator for Dft {
                         true => input.at(&[batch, &[sample, part]].concat()).to_f64(),
                         false => 0.0,
                     };
-                    let (sin, cos) = (TAU * (sample * at[0] % length) as f64 / length as f64).sin_cos();
+                    let (sin, cos) = turn((sample * at[0]) as u64, length as u64);
                     let (re, im, sin) = (part(0), part(1), sign * sin);
                     // All frequencies but the first and the middle one have a mirror image in the other half.
                     let is_double = self.is_to_real() && sample != 0 && 2 * sample != length;
@@ -109,5 +119,22 @@ impl Operator for Dft {
             });
             Number::Float(sum[component[0]])
         })]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quarters_of_a_turn_are_exact() {
+        for (at, expected) in
+            [(0, (0.0, 1.0)), (5, (1.0, 0.0)), (10, (0.0, -1.0)), (15, (-1.0, 0.0)), (30, (0.0, -1.0))]
+        {
+            assert_eq!(turn(at, 20), expected, "{at}");
+        }
+        assert_eq!((turn(1, 2), turn(3, 1)), ((0.0, -1.0), (0.0, 1.0)));
+        let (sin, cos) = turn(23, 20);
+        assert!((sin - (TAU * 0.15).sin()).abs() < 1e-15 && (cos - (TAU * 0.15).cos()).abs() < 1e-15);
     }
 }

@@ -7,6 +7,7 @@ pub mod forest;
 pub mod gathered;
 pub mod linear;
 pub mod maps;
+pub mod places;
 pub mod scores;
 pub mod svm;
 #[cfg(test)]

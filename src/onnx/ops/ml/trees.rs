@@ -2,6 +2,7 @@
 
 use super::forest::{Child, Forest, Mode, Source, Vote};
 use super::gathered;
+use super::places::Places;
 use super::scores::{Labels, Other, Transform, both, constant, features, size};
 use crate::dtype::Element;
 use crate::error::amount;
@@ -95,20 +96,11 @@ fn listed(call: &mut Call, votes: &str) -> Step<Forest> {
     ];
     lists.into_iter().try_for_each(|(name, got)| check_length(name, got, count))?;
     let missing = missing_sides(call, count)?;
-    let mut places = HashMap::with_capacity(count);
-    for (place, id) in tree_ids.iter().copied().zip(node_ids.iter().copied()).enumerate() {
-        if places.insert(id, place).is_some() {
-            return Err(Refusal(format!("node {} of tree {} is there twice", id.1, id.0)));
-        }
-    }
-    let find = |tree: i64, node: i64| {
-        let found = places.get(&(tree, node)).copied();
-        found.ok_or_else(|| Refusal(format!("there is no node {node} in tree {tree}")))
-    };
+    let places = Places::new(&tree_ids, &node_ids)?;
     // Each leaf has the number of its node; branches leave theirs unused.
     let is_leaf: Vec<bool> = modes.iter().map(|mode| mode == "LEAF").collect();
     let child = |tree: i64, node: i64| -> Step<Child> {
-        let place = find(tree, node)?;
+        let place = places.find(tree, node)?;
         Ok(if is_leaf[place] { Child::Leaf(place) } else { Child::Branch(place) })
     };
     let mut forest = Forest::new(count);
@@ -137,7 +129,7 @@ fn listed(call: &mut Call, votes: &str) -> Step<Forest> {
     let lists = [("treeids", trees.len()), ("nodeids", nodes.len()), ("ids", targets.len())];
     lists.into_iter().try_for_each(|(name, got)| check_length(&format!("{votes}_{name}"), got, weights.len()))?;
     for (at, &weight) in weights.iter().enumerate() {
-        let place = find(trees[at], nodes[at])?;
+        let place = places.find(trees[at], nodes[at])?;
         if is_leaf[place] {
             forest.leaves[place].push(Vote { target: targets[at], weight });
         }
