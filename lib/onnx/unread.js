@@ -95,7 +95,7 @@ function getterOf(object, name) {
  *
  * @typedef {object} OutputKind
  * @property {string} name
- * @property {import('../../index.js').MLOperandDataType} made the data type of its elements on the native side
+ * @property {import('./converted.js').NativeDataType} made the data type of its elements on the native side
  * @property {import('../../onnx.js').OnnxDataType} dataType the one that callers see
  */
 

@@ -2,7 +2,7 @@
 
 use super::account::Weight;
 use super::completion::{Collect, Environment, List, array_buffer, list, value};
-use super::convert::{coded, data_type_index, from_napi, invalid_state, thrown, type_error};
+use super::convert::{coded, from_napi, invalid_state, result_type_index, thrown, type_error};
 use super::feeds::{Fed, Lent, given_feeds, mismatch};
 use super::handle::{Handle, Owner, element_handle};
 use super::held::{HeldContents, HeldValues};
@@ -520,7 +520,7 @@ fn results(
     for (at, output) in values.into_iter().enumerate() {
         let mut describe = |delivery: Delivery, Descriptor { dtype, shape }: &Descriptor| {
             let has_sizes = matches!(delivery, Delivery::Whole);
-            numbers.extend([delivery as u32, data_type_index(*dtype)]);
+            numbers.extend([delivery as u32, result_type_index(*dtype)]);
             if has_sizes {
                 numbers.push(shape.len() as u32);
                 numbers.extend(shape.iter().map(|size| size.get()));

@@ -52,6 +52,8 @@ pub struct Request {
     /// Whether loops become part of the graph even if their rounds are many, or depend on free sizes. Without a cut,
     /// they always do.
     pub unrolls_all: bool,
+    /// Whether inputs and outputs that are doubles are float32, as in the API.
+    pub for_api: bool,
     /// Ends the import before it is done.
     pub stop: Stop,
 }
@@ -145,6 +147,8 @@ pub(super) struct Importer<'a> {
     /// For int32 products, the same in float32, for readers that need floats in any case.
     pub float_forms: HashMap<OperandId, OperandId>,
     pub(super) converted: Converted,
+    /// Whether doubles are float64: on the CPU, and where nodes can be left to it. Otherwise, they are float32.
+    pub(super) has_doubles: bool,
 }
 
 /// Appends the part of `model` that `request` asks for to `builder`. On failure, `builder` remains unchanged.
@@ -246,6 +250,7 @@ pub(super) fn with_budget<T>(
     work: impl FnOnce(&mut Importer) -> Result<T>,
 ) -> Result<T> {
     let before = builder.checkpoint();
+    let has_doubles = builder.has_extensions() || start.cuts.is_some() || start.compute.is_some();
     let mut importer = Importer {
         model,
         builder,
@@ -257,6 +262,7 @@ pub(super) fn with_budget<T>(
             None => None,
         },
         unrolls_all: start.cuts.is_none(),
+        has_doubles,
         cuts: start.cuts,
         withheld: ByName::default(),
         undecided: Vec::new(),
