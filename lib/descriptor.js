@@ -23,8 +23,6 @@ const ELEMENT_SIZES = {
   uint64: 8,
   int8: 1,
   uint8: 1,
-  // Only models have it.
-  double: 8,
   // Two elements per byte, the first in the low bits.
   int4: 0.5,
   uint4: 0.5,
@@ -60,7 +58,7 @@ function dataTypeIndex(dataType) {
 }
 
 /**
- * @param {{dataType: keyof typeof ELEMENT_SIZES, shape: readonly number[]}} descriptor
+ * @param {import('./internal.js').Descriptor} descriptor
  * @returns {number} length in bytes; inexact above 2^53, where no buffer can match anyway
  */
 function byteLength({ dataType, shape }) {

@@ -9,7 +9,7 @@ const { DATA_TYPES } = require('../descriptor.js');
 /** @type {readonly NativeDataType[]} Their names; the native side uses the indices. */
 const NATIVE_DATA_TYPES = [...DATA_TYPES, 'double'];
 
-/** @type {Record<NativeDataType, new (buffer: ArrayBuffer) => ArrayBufferView>} */
+/** @type {Record<NativeDataType, (new (buffer: ArrayBuffer) => ArrayBufferView) & {BYTES_PER_ELEMENT: number}>} */
 const ARRAYS = {
   float32: Float32Array,
   // Without Float16Array, only the bit patterns can be passed.
@@ -81,4 +81,13 @@ function elementsOf(buffer, made, dataType) {
   return types === undefined ? elements : types.leave(elements);
 }
 
-module.exports = { CONVERTED, NATIVE_DATA_TYPES, elementsOf };
+/**
+ * @param {NativeDataType} made
+ * @param {readonly number[]} shape
+ * @returns {number} length in bytes of a tensor on the native side
+ */
+function nativeByteLength(made, shape) {
+  return shape.reduce((product, dimension) => product * dimension, ARRAYS[made].BYTES_PER_ELEMENT);
+}
+
+module.exports = { CONVERTED, NATIVE_DATA_TYPES, elementsOf, nativeByteLength };

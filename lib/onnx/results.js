@@ -152,7 +152,8 @@ class ResultMaker {
     if (isTensor) {
       const handle = /** @type {import('../internal.js').Handle<'tensor'>} */ (value);
       // The native side refuses tensors of doubles.
-      return this.#context.adoptTensor(handle, { dataType: /** @type {import('../../index.js').MLOperandDataType} */ (made), shape, readable: true, writable: true });
+      const type = /** @type {import('../../index.js').MLOperandDataType} */ (made);
+      return this.#context.adoptTensor(handle, { dataType: type, shape, readable: true, writable: true });
     }
     return { data: elementsOf(ownBuffer(/** @type {ArrayBuffer} */ (value)), made, dataType), shape, dataType };
   }

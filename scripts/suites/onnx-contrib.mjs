@@ -1,5 +1,5 @@
 // `npm run suite -- onnx-contrib [--classical]`: writes small models with onnxruntime's results once under target/ (operators of
-// com.microsoft and ai.onnx.ml, networks that onnxruntime optimized, Resize, and exports of scikit-learn, XGBoost and
+// com.microsoft and ai.onnx.ml, those of doubles, networks that onnxruntime optimized, Resize, and exports of scikit-learn, XGBoost and
 // LightGBM), then loads and runs them all.
 
 import { createHash } from 'node:crypto';
@@ -18,6 +18,7 @@ const GENERATORS = {
   optimized: ['optimized_models.py', 'models'],
   resize: ['resize_models.py', 'models'],
   ml: ['ml_models.py', 'models'],
+  double: ['double_models.py', 'models'],
   classical: ['classical_models.py', 'classical'],
 };
 

@@ -106,16 +106,17 @@ struct Kind {
 /// Finds what `model` computes in float32 although its file says double.
 pub fn as_float32(model: &Model) -> AsFloat32 {
     let found = AsFloat32::default();
-    let mut search = Search { model, kinds: ByName::default(), rounded: NameSet::default(), found };
+    let mut search =
+        Search { model, kinds: ByName::default(), read: NameSet::default(), made: NameSet::default(), found };
     search.graph(model.main);
-    let Search { mut found, rounded, .. } = search;
+    let Search { mut found, read, made, .. } = search;
     let graph = model.graph();
-    let names = |infos: &[ValueInfo], values: &[NameId]| {
+    let names = |infos: &[ValueInfo], values: &[NameId], rounded: &NameSet| {
         let all = infos.iter().zip(values).filter(|(_, value)| rounded.contains(value));
         all.map(|(info, _)| info.name.clone()).collect()
     };
     (found.inputs, found.outputs) =
-        (names(&graph.inputs, &graph.input_values), names(&graph.outputs, &graph.output_values));
+        (names(&graph.inputs, &graph.input_values, &read), names(&graph.outputs, &graph.output_values, &made));
     found
 }
 
@@ -128,8 +129,10 @@ struct Search<'m> {
     model: &'m Model,
     /// The values so far.
     kinds: ByName<Kind>,
-    /// Doubles that nodes read or compute in float32.
-    rounded: NameSet,
+    /// Doubles that nodes read as float32.
+    read: NameSet,
+    /// Doubles that nodes compute in float32.
+    made: NameSet,
     found: AsFloat32,
 }
 
@@ -189,10 +192,10 @@ impl Search<'_> {
         };
         // The nodes of its graphs count instead of a node that has some.
         if in_float32 && !is_known && inner.is_empty() && (reads_double || makes_double) {
-            let read = node.inputs().iter().flatten().copied().filter(|&value| self.kind(value).is_double);
-            let made = outputs().filter(|(at, _)| is_double(*at)).map(|(_, value)| value);
-            let all: Vec<NameId> = read.chain(made).collect();
-            self.rounded.extend(all);
+            let doubles = node.inputs().iter().flatten().copied().filter(|&value| self.kind(value).is_double);
+            let doubles: Vec<NameId> = doubles.collect();
+            self.read.extend(doubles);
+            self.made.extend(outputs().filter(|(at, _)| is_double(*at)).map(|(_, value)| value));
             self.found.node_count += 1;
             if self.found.nodes.len() < MAX_NAMED {
                 self.found.nodes.push(shortened(node.shown_name()));
@@ -303,7 +306,7 @@ mod tests {
             .ints("one", &[1])
             .raw("c", Double, &[], &0.5f64.to_le_bytes())
             .node(operator, inputs, "y", attributes)
-            .output("y");
+            .output_of("y", Double);
         let graph = graph.import(17, &Request::default()).unwrap_or_else(|error| panic!("{operator}: {error}"));
         graph.values.iter().map(|value| value.descriptor.dtype).collect()
     }

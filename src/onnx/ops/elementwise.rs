@@ -391,7 +391,7 @@ pub const OPERATORS: &[Entry] = &[
     standard("BitCast", "constants, or between integers", bit_cast),
     standard(
         "Cast",
-        "double and bfloat16 become float32; from float8 and float4 only constants; not to these, to float6 and to integers of 2 and 4 bits",
+        "bfloat16 becomes float32; from float8 and float4 only constants; not to these, to float6 and to integers of 2 and 4 bits",
         cast,
     ),
     standard("CastLike", "to truth values only from uint8", cast_like),
@@ -407,7 +407,7 @@ pub const OPERATORS: &[Entry] = &[
     standard("Max", "", |call| variadic(call, E::Max, |_, output| Ok(output))),
     standard("Mean", "", mean),
     standard("Min", "", |call| variadic(call, E::Min, |_, output| Ok(output))),
-    standard("Mod", "float remainders are rounded if the quotient is above 2^24", modulo),
+    standard("Mod", "float remainders are rounded if the quotient is above 2^24, doubles are computed in float32", modulo),
     standard("Mul", "", |call| binary(call, E::Mul)),
     standard("Neg", "", |call| unary(call, E::Neg)),
     standard("Pow", "fractional powers of integers are computed in float32", pow),
