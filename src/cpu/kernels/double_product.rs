@@ -5,13 +5,16 @@ use std::array::from_fn;
 use std::ops::Range;
 
 /// Rows of a register tile.
-const ROWS: usize = 4;
+pub const ROWS: usize = 4;
 /// Columns of a register tile, and of a panel of the right operand.
 pub const COLUMNS: usize = 8;
 /// The largest depth of a panel, which then takes half of a first-level cache.
 const DEPTH: usize = 256;
 /// Elements of a panel.
 pub const PANEL: usize = DEPTH * COLUMNS;
+
+/// Columns of few rows that are computed at the same time.
+const STREAM: usize = 256;
 
 /// A matrix, not necessarily contiguous.
 #[derive(Clone, Copy)]
@@ -37,6 +40,9 @@ pub struct DoubleProduct<'a, P> {
     pub columns: Range<usize>,
     /// Columns of `a` and rows of `b`.
     pub depth: usize,
+    /// Whether the right operand is read in place, row by row: for outputs of less than [`ROWS`] rows, if its columns are
+    /// neighbors.
+    pub in_place: bool,
     /// Memory for at least [`PANEL`] elements.
     pub panel: &'a mut [f64],
     /// Receives sums of neighboring columns: whether they are the first ones, their row, the first column, and the sums.
@@ -48,7 +54,23 @@ impl<P: FnMut(bool, usize, usize, &[f64])> Kernel for DoubleProduct<'_, P> {
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let DoubleProduct { a, b, rows, columns, depth, panel, mut put } = self;
+        let DoubleProduct { a, b, rows, columns, depth, in_place, panel, mut put } = self;
+        if in_place {
+            for row in rows {
+                for column in columns.clone().step_by(STREAM) {
+                    let mut sums = [0.0; STREAM];
+                    let sums = &mut sums[..STREAM.min(columns.end - column)];
+                    for at in 0..depth {
+                        let factor = a.elements[row * a.row + at * a.col];
+                        for (sum, &y) in sums.iter_mut().zip(&b.elements[at * b.row + column..]) {
+                            *sum = fused::<S>(factor, y, *sum);
+                        }
+                    }
+                    put(true, row, column, sums);
+                }
+            }
+            return;
+        }
         for first in (0..depth).step_by(DEPTH) {
             let count = DEPTH.min(depth - first);
             for column in columns.clone().step_by(COLUMNS) {
@@ -76,6 +98,12 @@ impl<P: FnMut(bool, usize, usize, &[f64])> Kernel for DoubleProduct<'_, P> {
     }
 }
 
+/// `x * y + sum`: without the instruction, a fused operation is a function call.
+#[inline(always)]
+fn fused<S: Simd>(x: f64, y: f64, sum: f64) -> f64 {
+    if S::FUSES { x.mul_add(y, sum) } else { x * y + sum }
+}
+
 /// The products of `R` rows, the first of which starts at element `start`, with a panel.
 #[inline(always)]
 fn tile<S: Simd, const R: usize>(a: Strided, start: usize, panel: &[[f64; COLUMNS]]) -> [[f64; COLUMNS]; R] {
@@ -83,9 +111,7 @@ fn tile<S: Simd, const R: usize>(a: Strided, start: usize, panel: &[[f64; COLUMN
     let mut add = |factors: [f64; R], numbers: &[f64; COLUMNS]| {
         for r in 0..R {
             for j in 0..COLUMNS {
-                // Without the instruction, a fused operation is a function call.
-                let (x, y, sum) = (factors[r], numbers[j], sums[r][j]);
-                sums[r][j] = if S::FUSES { x.mul_add(y, sum) } else { x * y + sum };
+                sums[r][j] = fused::<S>(factors[r], numbers[j], sums[r][j]);
             }
         }
     };

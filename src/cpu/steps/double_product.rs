@@ -2,7 +2,7 @@
 
 use super::matmul::MatmulShape;
 use super::{Env, Run};
-use crate::cpu::kernels::double_product::{COLUMNS, DoubleProduct, PANEL, Strided};
+use crate::cpu::kernels::double_product::{COLUMNS, DoubleProduct, PANEL, ROWS, Strided};
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::shared::{PerThread, for_each_chunk_with, for_each_column_block};
 
@@ -53,6 +53,7 @@ impl Run for DoubleProductStep {
                 };
             }
         };
+        let in_place = m < ROWS && self.shape.b.col == 1;
         if n >= m.max(2 * COLUMNS) {
             let own = PerThread::new(env.threads, scratch);
             let sizes = [self.shape.batches(), m, n];
@@ -64,7 +65,7 @@ impl Run for DoubleProductStep {
                         write(out, is_first, row, column, sums);
                     };
                     let columns = columns.clone();
-                    env.isa.run(DoubleProduct { a, b, rows: 0..m, columns, depth: k, panel, put });
+                    env.isa.run(DoubleProduct { a, b, rows: 0..m, columns, depth: k, in_place, panel, put });
                 });
             });
         }
@@ -80,7 +81,7 @@ impl Run for DoubleProductStep {
                     write(out, is_first, place, column, sums);
                 };
                 let rows = row..row + count;
-                env.isa.run(DoubleProduct { a, b, rows, columns: 0..n, depth: k, panel: &mut *panel, put });
+                env.isa.run(DoubleProduct { a, b, rows, columns: 0..n, depth: k, in_place, panel: &mut *panel, put });
                 (at, rest) = (at + count, tail);
             }
         });
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn products_at_the_edges_of_tiles_and_panels() {
         for m in [1, 3, 4, 5, 9, 40] {
-            for n in [1, 7, 8, 9, 17, 65] {
+            for n in [1, 7, 8, 9, 17, 65, 300] {
                 for k in [1, 2, 255, 256, 257] {
                     gemm([m, k, n], [false; 2], Some([1, n]));
                 }

@@ -407,7 +407,11 @@ pub const OPERATORS: &[Entry] = &[
     standard("Max", "", |call| variadic(call, E::Max, |_, output| Ok(output))),
     standard("Mean", "", mean),
     standard("Min", "", |call| variadic(call, E::Min, |_, output| Ok(output))),
-    standard("Mod", "float remainders are rounded if the quotient is above 2^24, doubles are computed in float32", modulo),
+    standard(
+        "Mod",
+        "float remainders are rounded if the quotient is above 2^24, doubles are computed in float32",
+        modulo,
+    ),
     standard("Mul", "", |call| binary(call, E::Mul)),
     standard("Neg", "", |call| unary(call, E::Neg)),
     standard("Pow", "fractional powers of integers are computed in float32", pow),
