@@ -280,15 +280,15 @@ export interface OnnxProfile<Results = Record<string, any>> {
 }
 
 /**
- * What a model computes in float32 although its file says double, because WebNN has no float64: integers above 2^24 and
- * digits behind the seventh are lost. Numbers that are known when the model is loaded do not count.
+ * What a model computes in float32 although its file says double, because an operator has no float64: integers above 2^24
+ * and digits behind the seventh are lost. Numbers that are known when the model is loaded do not count.
  */
 export interface OnnxAsFloat32 {
-  /** Names of inputs. */
+  /** Names of inputs that such nodes read. */
   readonly inputs: readonly string[];
-  /** Names of outputs. */
+  /** Names of outputs that such nodes compute. */
   readonly outputs: readonly string[];
-  /** Names of the first nodes that read or compute doubles, or of their first outputs. */
+  /** Names of the first nodes that compute doubles in float32, or of their first outputs. */
   readonly nodes: readonly string[];
   /** The number of all such nodes. */
   readonly nodeCount: number;

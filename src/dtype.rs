@@ -28,6 +28,8 @@ pub enum DataType {
     Int4,
     /// 4-bit unsigned integer, for constants only: an extension. Two share a byte, the first in its low bits.
     Uint4,
+    /// 64-bit IEEE 754 binary floating point, only in models and only on the CPU: the API never shows it.
+    Float64,
 }
 
 use DataType::*;
@@ -38,6 +40,9 @@ impl DataType {
 
     /// Every data type of constants: those of the extension `int4` last.
     pub const OF_CONSTANTS: [DataType; 10] = [Float32, Float16, Int32, Uint32, Int64, Uint64, Int8, Uint8, Int4, Uint4];
+
+    /// Every data type of values in graphs: float64, which the API lacks, last.
+    pub const OF_VALUES: [DataType; 9] = [Float32, Float16, Int32, Uint32, Int64, Uint64, Int8, Uint8, Float64];
 
     /// The name in the IDL enumeration.
     pub fn name(self) -> &'static str {
@@ -52,12 +57,13 @@ impl DataType {
             Uint8 => "uint8",
             Int4 => "int4",
             Uint4 => "uint4",
+            Float64 => "float64",
         }
     }
 
     /// The data type of that name, if it exists.
     pub fn from_name(name: &str) -> Option<DataType> {
-        Self::OF_CONSTANTS.into_iter().find(|t| t.name() == name)
+        Self::OF_CONSTANTS.into_iter().chain([Float64]).find(|t| t.name() == name)
     }
 
     /// Bits per element.
@@ -67,7 +73,7 @@ impl DataType {
             Int8 | Uint8 => 8,
             Float16 => 16,
             Float32 | Int32 | Uint32 => 32,
-            Int64 | Uint64 => 64,
+            Int64 | Uint64 | Float64 => 64,
         }
     }
 
@@ -91,13 +97,13 @@ impl DataType {
 
     /// Whether this is a floating-point type.
     pub const fn is_float(self) -> bool {
-        matches!(self, Float32 | Float16)
+        matches!(self, Float32 | Float16 | Float64)
     }
 
     /// Smallest and largest value of an integer type; `None` for floating-point types.
     pub const fn integer_range(self) -> Option<(i128, i128)> {
         Some(match self {
-            Float32 | Float16 => return None,
+            Float32 | Float16 | Float64 => return None,
             Int4 => (-8, 7),
             Uint4 => (0, 15),
             Int8 => (i8::MIN as i128, i8::MAX as i128),
@@ -151,6 +157,7 @@ impl Number {
     /// the range, NaN becomes 0. The result is `Float` for a floating-point type and `Int` for an integer type.
     pub fn cast(self, to: DataType) -> Number {
         match to.integer_range() {
+            None if to == Float64 => Number::Float(self.to_f64()),
             // Casting an integer to float64 first would round it twice.
             None if to == Float32 => Number::Float(match self {
                 Number::Float(x) => x as f32 as f64,
@@ -207,6 +214,7 @@ impl Number {
     pub fn write(self, to: DataType, bytes: &mut [u8]) {
         match (self.cast(to), to) {
             (Number::Float(x), Float16) => bytes.copy_from_slice(&nearest_f16(x).to_le_bytes()),
+            (Number::Float(x), Float64) => bytes.copy_from_slice(&x.to_le_bytes()),
             (Number::Float(x), _) => bytes.copy_from_slice(&(x as f32).to_le_bytes()),
             (Number::Int(x), Int4 | Uint4) => bytes.copy_from_slice(&packed(&[x as u8])),
             (Number::Int(x), _) => bytes.copy_from_slice(&x.to_le_bytes()[..to.size()]),
@@ -260,6 +268,7 @@ macro_rules! elements {
 
 elements! {
     f32 = Float32, |x| Number::Float(x as f64), Float(x) => x as f32;
+    f64 = Float64, |x| Number::Float(x), Float(x) => x;
     f16 = Float16, |x| Number::Float(x.to_f64()), Float(x) => nearest_f16(x);
     i32 = Int32, |x| Number::Int(x as i128), Int(x) => x as i32;
     u32 = Uint32, |x| Number::Int(x as i128), Int(x) => x as u32;
@@ -280,6 +289,10 @@ macro_rules! with_element {
             }
             $crate::dtype::DataType::Float16 => {
                 type $T = half::f16;
+                $body
+            }
+            $crate::dtype::DataType::Float64 => {
+                type $T = f64;
                 $body
             }
             $crate::dtype::DataType::Int32 => {
@@ -332,6 +345,8 @@ mod tests {
             (Number::Float(65519.0), Float16, Number::Float(65504.0)),
             (Number::Float(1e39), Float32, Number::Float(f64::INFINITY)),
             (Number::Int(16777217), Float32, Number::Float(16777216.0)),
+            (Number::Int(16777217), Float64, Number::Float(16777217.0)),
+            (Number::Int((1 << 53) + 1), Float64, Number::Float((1u64 << 53) as f64)),
             // Just above the middle of two; a float64 or float32 in between would round it away.
             (Number::Int((1 << 60) + (1 << 36) + 1), Float32, Number::Float((1u64 << 60 | 1 << 37) as f64)),
             (Number::Float(1.0 + 2f64.powi(-11) + 2f64.powi(-40)), Float16, Number::Float(1.0 + 2f64.powi(-10))),

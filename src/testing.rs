@@ -100,6 +100,7 @@ impl Tolerance {
 fn ordered_bits(x: f64, dtype: DataType) -> i64 {
     let (magnitude, negative) = match dtype {
         DataType::Float16 => (f16::from_f64(x.abs()).to_bits() as i64, x.is_sign_negative()),
+        DataType::Float64 => (x.abs().to_bits() as i64, x.is_sign_negative()),
         _ => ((x.abs() as f32).to_bits() as i64, x.is_sign_negative()),
     };
     if negative { -magnitude } else { magnitude }

@@ -1,7 +1,7 @@
 // The models of scripts/python/contrib_models.py (one operator of com.microsoft each), optimized_models.py (networks that
 // onnxruntime saved after all of its optimizations), resize_models.py, ml_models.py (one operator of ai.onnx.ml each),
-// text_models.py (strings and maps) and classical_models.py (what exporters write): loaded, run, compared with onnxruntime's
-// results.
+// text_models.py (strings and maps), double_models.py (one operator on doubles each) and classical_models.py (what exporters
+// write): loaded, run, compared with onnxruntime's results.
 // `npm run suite -- onnx-contrib` writes the models first and names their folders.
 
 import assert from 'node:assert/strict';
@@ -15,6 +15,8 @@ import { valuesOf } from '../onnx-models/tensors.mjs';
 
 const RELATIVE_TOLERANCE = 1e-3;
 const ABSOLUTE_TOLERANCE = 1e-5;
+/** The same for doubles. */
+const DOUBLE_TOLERANCE = 1e-12;
 
 /**
  * Quantized results may be off by one step: onnxruntime rounds some of its intermediate results to integers. Other integers are
@@ -26,13 +28,20 @@ const { ONNX_OPERATORS: names } = process.env;
 const directories = process.env.ONNX_CONTRIB?.split(path.delimiter);
 assert.ok(directories && names, 'ONNX_CONTRIB does not name the folders of the models; run `npm run suite -- onnx-contrib`');
 
+/** How much a number of a type may differ. */
+function usualTolerance(dtype, size) {
+  if (dtype === 'float64') {
+    return DOUBLE_TOLERANCE * (1 + size);
+  }
+  return dtype.startsWith('float') ? ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * size : (QUANTIZATION_STEPS[dtype] ?? 0);
+}
+
 /** Compares numbers; `tolerance`, if the case has one, is for all of them. */
 function assertAgrees(output, got, expected, tolerance) {
   assert.equal(got.length, expected.length, output.name);
   for (const [i, value] of got.entries()) {
     const difference = Math.abs(Number(value) - Number(expected[i]));
-    const isFloat = output.dtype.startsWith('float');
-    const usual = isFloat ? ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * Math.abs(expected[i]) : (QUANTIZATION_STEPS[output.dtype] ?? 0);
+    const usual = usualTolerance(output.dtype, Math.abs(Number(expected[i])));
     const isSame = Object.is(Number(value), Number(expected[i]));
     assert.ok(isSame || difference <= (tolerance ?? usual), `${output.name}[${i}] is ${value}, expected ${expected[i]}`);
   }

@@ -91,7 +91,7 @@ describe('types of ONNX that WebNN does not have', () => {
     model.destroy();
   });
 
-  test('constants of them serve as inputs, and tensors of float32 do', async () => {
+  test('constants of them serve as inputs, and tensors do not', async () => {
     const bytes = writeModel({
       inputs: [value('x', DOUBLE, ['n']), value('z', DOUBLE, ['n'])],
       outputs: [value('y', DOUBLE, ['n'])],
@@ -99,8 +99,10 @@ describe('types of ONNX that WebNN does not have', () => {
     });
     const model = await loadModel(bytes, { context, constants: { z: { data: Float64Array.of(1, 2), shape: [2] } } });
     const tensor = await context.createTensor({ dataType: 'float32', shape: [2], writable: true });
-    context.writeTensor(tensor, Float32Array.of(5, 5));
-    assert.deepEqual((await model.run({ x: tensor })).y, { data: Float64Array.of(4, 3), shape: [2], dataType: 'double' });
+    await assert.rejects(model.run({ x: tensor }), { code: 'ERR_WEBNN_TYPE', message: /float32, expected float64, which only arrays can have/ });
+    const x = Float64Array.of(5, 5);
+    await assert.rejects(model.run({ x }, { y: 'tensor' }), { code: 'ERR_WEBNN_TYPE', message: /float64, which only arrays can have/ });
+    assert.deepEqual((await model.run({ x })).y, { data: Float64Array.of(4, 3), shape: [2], dataType: 'double' });
     model.destroy();
   });
 
@@ -130,30 +132,47 @@ async function warningsOf(act) {
   return warnings;
 }
 
-describe('doubles, which are computed in float32', () => {
-  const timestamps = writeModel({
-    inputs: [value('seconds', DOUBLE, ['n'])],
-    outputs: [value('hours', DOUBLE, ['n']), value('late', BOOL, ['n'])],
-    weights: [weight('hour', [], Float64Array.of(3600), DOUBLE)],
-    nodes: [node('Div', ['seconds', 'hour'], ['hours']), node('Greater', ['hours', 'hour'], ['late'], {}, 'compare')],
-  });
-
-  test('are warned about when a model is loaded, with the names', async () => {
-    const expected = { inputs: ['seconds'], outputs: ['hours'], nodes: ['hours', 'compare'], nodeCount: 2 };
+describe('doubles', () => {
+  test('are computed in float64', async () => {
+    const timestamps = writeModel({
+      inputs: [value('seconds', DOUBLE, ['n'])],
+      outputs: [value('hours', DOUBLE, ['n']), value('late', BOOL, ['n'])],
+      weights: [weight('hour', [], Float64Array.of(3600), DOUBLE), weight('limit', [], Float64Array.of(1.7e9 / 3600), DOUBLE)],
+      nodes: [node('Div', ['seconds', 'hour'], ['hours']), node('Greater', ['hours', 'limit'], ['late'])],
+    });
     const warnings = await warningsOf(async () => {
       const model = await loadModel(timestamps, { context });
-      assert.deepEqual(model.computedAsFloat32, expected);
-      // This is why.
-      const { hours } = await model.run({ seconds: Float64Array.of(1.7e9, 1.7e9 + 1) });
-      assert.equal(hours.data[0], hours.data[1]);
+      const seconds = Float64Array.of(1.7e9, 1.7e9 + 1);
+      const { hours, late } = await model.run({ seconds });
+      assert.deepEqual(
+        hours.data,
+        seconds.map((time) => time / 3600),
+      );
+      assert.deepEqual(late.data, Uint8Array.of(0, 1));
       model.destroy();
     });
-    assert.deepEqual(inspectModel(timestamps).computedAsFloat32, expected);
+    assert.deepEqual(warnings, []);
+  });
+
+  test('are warned about where an operator computes them in float32, with the names', async () => {
+    const modulo = writeModel({
+      inputs: [value('seconds', DOUBLE, ['n'])],
+      outputs: [value('rest', DOUBLE, ['n'])],
+      weights: [weight('hour', [], Float64Array.of(3600), DOUBLE)],
+      nodes: [node('Mod', ['seconds', 'hour'], ['rest'], { fmod: { i: 1 } }, 'modulo')],
+    });
+    const expected = { inputs: ['seconds'], outputs: ['rest'], nodes: ['modulo'], nodeCount: 1 };
+    const warnings = await warningsOf(async () => {
+      const model = await loadModel(modulo, { context });
+      assert.deepEqual(model.computedAsFloat32, expected);
+      // This is why.
+      const { rest } = await model.run({ seconds: Float64Array.of(1.7e9, 1.7e9 + 1) });
+      assert.equal(rest.data[0], rest.data[1]);
+      model.destroy();
+    });
+    assert.deepEqual(inspectModel(modulo).computedAsFloat32, expected);
     assert.deepEqual(warnings, [
-      [
-        'WARN_WEBNN_FLOAT32',
-        'the model says double, but is computed in float32, with 24 bits of precision: input "seconds"; output "hours"; nodes "hours", "compare"',
-      ],
+      ['WARN_WEBNN_FLOAT32', 'the model computes doubles in float32, with 24 bits of precision: input "seconds"; output "rest"; node "modulo"'],
     ]);
   });
 

@@ -2,7 +2,14 @@
 
 /** The elements of inputs and outputs: arrays outside, arrays of the native side inside. */
 
-/** @type {Record<import('../../index.js').MLOperandDataType, new (buffer: ArrayBuffer) => ArrayBufferView>} */
+const { DATA_TYPES } = require('../descriptor.js');
+
+/** @typedef {import('../../index.js').MLOperandDataType | 'double'} NativeDataType of elements on the native side */
+
+/** @type {readonly NativeDataType[]} Their names; the native side uses the indices. */
+const NATIVE_DATA_TYPES = [...DATA_TYPES, 'double'];
+
+/** @type {Record<NativeDataType, (new (buffer: ArrayBuffer) => ArrayBufferView) & {BYTES_PER_ELEMENT: number}>} */
 const ARRAYS = {
   float32: Float32Array,
   // Without Float16Array, only the bit patterns can be passed.
@@ -13,6 +20,7 @@ const ARRAYS = {
   uint64: BigUint64Array,
   int8: Int8Array,
   uint8: Uint8Array,
+  double: Float64Array,
 };
 
 /** @typedef {new (source: ArrayBufferLike | Iterable<number> | number, byteOffset?: number, length?: number) => ArrayBufferView & Iterable<number>} NumberArray */
@@ -51,12 +59,11 @@ function leaveBfloat16(numbers) {
 }
 
 /**
- * Types of inputs and outputs that WebNN lacks.
+ * Types of inputs and outputs that the native side lacks.
  *
  * @type {Map<string, Conversion>}
  */
 const CONVERTED = new Map([
-  ['double', elementwise(Float64Array, Float32Array)],
   ['int16', elementwise(Int16Array, Int32Array)],
   ['uint16', elementwise(Uint16Array, Int32Array)],
   ['bfloat16', { views: ['Uint16Array'], outside: Uint16Array, enter: enterBfloat16, leave: leaveBfloat16 }],
@@ -64,7 +71,7 @@ const CONVERTED = new Map([
 
 /**
  * @param {ArrayBuffer} buffer of the native side
- * @param {import('../../index.js').MLOperandDataType} made its data type
+ * @param {NativeDataType} made its data type
  * @param {string} dataType of the output
  * @returns {ArrayBufferView} a typed array of its elements
  */
@@ -74,4 +81,13 @@ function elementsOf(buffer, made, dataType) {
   return types === undefined ? elements : types.leave(elements);
 }
 
-module.exports = { CONVERTED, elementsOf };
+/**
+ * @param {NativeDataType} made
+ * @param {readonly number[]} shape
+ * @returns {number} length in bytes of a tensor on the native side
+ */
+function nativeByteLength(made, shape) {
+  return shape.reduce((product, dimension) => product * dimension, ARRAYS[made].BYTES_PER_ELEMENT);
+}
+
+module.exports = { CONVERTED, NATIVE_DATA_TYPES, elementsOf, nativeByteLength };

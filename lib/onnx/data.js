@@ -20,6 +20,7 @@ const { ArrayBuffer, Map, Uint8Array } = globalThis;
  */
 const VIEWS_BY_TYPE = new Map([
   ...DATA_TYPES.map((name) => /** @type {const} */ ([name, VIEWS[name]])),
+  ['double', ['Float64Array']],
   ...[...CONVERTED].map(([name, { views }]) => /** @type {const} */ ([name, views])),
 ]);
 

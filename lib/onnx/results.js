@@ -2,10 +2,9 @@
 
 /** Results of `run`. */
 
-const { DATA_TYPES } = require('../descriptor.js');
 const { quote } = require('../errors.js');
 const { byteLengthOf } = require('../webidl.js');
-const { CONVERTED, elementsOf } = require('./converted.js');
+const { CONVERTED, NATIVE_DATA_TYPES, elementsOf } = require('./converted.js');
 const { codedError } = require('./errors.js');
 const { PRESENT, ResultsToken, groupOf } = require('./groups.js');
 const { HeldValues, INSPECT, SHOWN, giveHeld, heldBehind, plainObjects } = require('./unread.js');
@@ -166,7 +165,7 @@ class ResultMaker {
    * @returns {import('./unread.js').OutputKind}
    */
   #kindOf(place, type) {
-    const made = DATA_TYPES[type];
+    const made = NATIVE_DATA_TYPES[type];
     if (this.#kinds[place]?.made !== made) {
       const { name, dataType: own, items } = this.#outputs[place];
       const dataType = items?.dataType ?? own;
@@ -187,7 +186,9 @@ class ResultMaker {
   #wholeOf(value, { made, dataType }, shape, isTensor) {
     if (isTensor) {
       const handle = /** @type {import('../internal.js').Handle<'tensor'>} */ (value);
-      return this.#context.adoptTensor(handle, { dataType: made, shape, readable: true, writable: true });
+      // The native side refuses tensors of doubles.
+      const type = /** @type {import('../../index.js').MLOperandDataType} */ (made);
+      return this.#context.adoptTensor(handle, { dataType: type, shape, readable: true, writable: true });
     }
     if (dataType === 'string') {
       return { data: [.../** @type {string[]} */ (/** @type {unknown} */ (value))], shape, dataType };

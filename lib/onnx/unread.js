@@ -2,12 +2,11 @@
 
 /** Results whose data are copied when they are read; until then, feeding them needs no copy. */
 
-const { byteLength } = require('../descriptor.js');
 const { quote } = require('../errors.js');
 const native = require('../native.js');
 const { Attach } = require('../slots.js');
 const { isObject } = require('../webidl.js');
-const { elementsOf } = require('./converted.js');
+const { elementsOf, nativeByteLength } = require('./converted.js');
 const { codedError } = require('./errors.js');
 const { unclearedBuffer } = require('./memory.js');
 
@@ -95,7 +94,7 @@ function getterOf(object, name) {
  *
  * @typedef {object} OutputKind
  * @property {string} name
- * @property {import('../../index.js').MLOperandDataType} made the data type of its elements on the native side
+ * @property {import('./converted.js').NativeDataType} made the data type of its elements on the native side
  * @property {import('../../onnx.js').OnnxDataType} dataType the one that callers see
  */
 
@@ -393,7 +392,7 @@ function isSame(shape, other) {
  */
 function copied(handle, place, { name, made, dataType }, shape) {
   return requiringMemory(name, () => {
-    const buffer = unclearedBuffer(byteLength({ dataType: made, shape }));
+    const buffer = unclearedBuffer(nativeByteLength(made, shape));
     native.readValue(handle, place, new Uint8Array(buffer));
     return elementsOf(buffer, made, dataType);
   });

@@ -32,7 +32,7 @@ function listed(what, names, count) {
 }
 
 /**
- * Warns if a model computes in float32 although its file says double.
+ * Warns if a model computes doubles in float32.
  *
  * @param {import('../../onnx.js').OnnxAsFloat32} values
  * @param {string} [path] of the model
@@ -40,7 +40,7 @@ function listed(what, names, count) {
 function warnAboutDoubles({ inputs, outputs, nodes, nodeCount }, path = 'the model') {
   const parts = [listed('input', inputs, inputs.length), listed('output', outputs, outputs.length), listed('node', nodes, nodeCount)].flat();
   if (parts.length > 0) {
-    warn('WARN_WEBNN_FLOAT32', `${path} says double, but is computed in float32, with 24 bits of precision: ${parts.join('; ')}`);
+    warn('WARN_WEBNN_FLOAT32', `${path} computes doubles in float32, with 24 bits of precision: ${parts.join('; ')}`);
   }
 }
 

@@ -23,7 +23,7 @@ from model_cases import Generator, rng, save_case
 from onnxmltools import convert_lightgbm, convert_xgboost
 from onnxmltools.convert.common.data_types import FloatTensorType as BoosterFloats
 from skl2onnx import convert_sklearn
-from skl2onnx.common.data_types import FloatTensorType, Int64TensorType
+from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType
 from sklearn import cluster, decomposition, ensemble, gaussian_process, impute, linear_model, naive_bayes, neighbors, neural_network, pipeline, preprocessing, svm, tree
 
 ROWS, FEATURES = 120, 5
@@ -47,10 +47,10 @@ def fitted(model, classes=None):
         return model.fit(x, y)
 
 
-def sklearn(model, classes=None, zipmap=False, target_opset=None):
+def sklearn(model, classes=None, zipmap=False, target_opset=None, features=FloatTensorType):
     model = fitted(model, classes)
     options = {id(model): {"zipmap": zipmap}} if hasattr(model, "predict_proba") else None
-    return convert_sklearn(model, initial_types=[("X", FloatTensorType([None, FEATURES]))], options=options, target_opset=target_opset)
+    return convert_sklearn(model, initial_types=[("X", features([None, FEATURES]))], options=options, target_opset=target_opset)
 
 
 def boosted(model, classes=None):
@@ -101,7 +101,15 @@ SKLEARN = {
     "k_means": (cluster.KMeans(3, n_init=1, random_state=0), None),
 }
 
+# Models that are exported for doubles, too. onnxruntime refuses what skl2onnx makes of others.
+OF_DOUBLES = (
+    "linear_regression", "ridge", "logistic_two", "logistic_three", "sgd_classifier", "random_forest_two",
+    "random_forest_three", "scaled_logistic", "binarized",
+    "reduced_neighbors", "perceptrons", "gaussian_bayes", "k_means",
+)
+
 CASES = {name: (lambda model=model, classes=classes: sklearn(model, classes)) for name, (model, classes) in SKLEARN.items()}
+CASES |= {f"{name}_of_doubles": (lambda given=SKLEARN[name]: sklearn(*given, features=DoubleTensorType)) for name in OF_DOUBLES}
 CASES |= {
     "random_forest_zipmap": lambda: sklearn(ensemble.RandomForestClassifier(10, max_depth=4, random_state=0), 3, zipmap=True),
     "logistic_zipmap": lambda: sklearn(linear_model.LogisticRegression(), 2, zipmap=True),
@@ -115,6 +123,9 @@ CASES |= {
     "lightgbm_two": lambda: boosted(lightgbm.LGBMClassifier(n_estimators=20, verbose=-1), 2),
     "lightgbm_three": lambda: boosted(lightgbm.LGBMClassifier(n_estimators=20, verbose=-1), 3),
 }
+
+
+TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
 
 
 def write(directory, name):
@@ -139,7 +150,8 @@ def write(directory, name):
     for rows in ROWS_OF_RUNS:
         random = rng(f"{name} {rows}")
         width = given.shape[1]
-        x = random.integers(0, 5, (rows, width)) if given.type == "tensor(int64)" else random.standard_normal((rows, width)).astype(np.float32)
+        numbers = random.integers(0, 5, (rows, width)) if given.type == "tensor(int64)" else random.standard_normal((rows, width))
+        x = numbers.astype(TYPES[given.type])
         runs.append(({given.name: x}, dict(zip(tensors, session.run(tensors, {given.name: x}), strict=True))))
     return save_case(folder, name, runs, **more)
 

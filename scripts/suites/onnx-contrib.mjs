@@ -1,6 +1,6 @@
 // `npm run suite -- onnx-contrib [--classical]`: writes small models with onnxruntime's results once under target/ (operators of
-// com.microsoft and ai.onnx.ml, strings and maps, networks that onnxruntime optimized, Resize, and exports of scikit-learn,
-// XGBoost and LightGBM), then loads and runs them all.
+// com.microsoft and ai.onnx.ml, strings and maps, doubles, networks that onnxruntime optimized, Resize, and exports of
+// scikit-learn, XGBoost and LightGBM), then loads and runs them all.
 
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -19,6 +19,7 @@ const GENERATORS = {
   resize: ['resize_models.py', 'models'],
   ml: ['ml_models.py', 'models'],
   texts: ['text_models.py', 'models'],
+  double: ['double_models.py', 'models'],
   classical: ['classical_models.py', 'classical'],
 };
 

@@ -35,6 +35,9 @@ pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
         let own: usize = host.reads().map(|id| counts[id.index()]).sum();
         // The program's first operand is the result.
         let most = (target.operands)(&host.op).node.saturating_sub(own).saturating_add(1);
+        if graph.descriptor(host.outputs[0]).dtype == DataType::Float64 {
+            continue;
+        }
         let Region { chain, mut members } = Region::behind(graph, &uses, &readers, &places, (index, most));
         let Some(&last) = members.last() else { continue };
         let outputs = graph.nodes[last].outputs.clone();
@@ -103,7 +106,9 @@ impl Region {
             let Some(program) = program(graph, node).filter(|_| places[index].is_some()) else { break };
             let output = node.outputs[0];
             let unrounded = *dtype == DataType::Float16 && program.instructions.iter().any(|step| jumps(step.op));
-            if unrounded || graph.descriptor(output).shape != *shape {
+            // Epilogues work on blocks of floats of 32 bits.
+            let doubles = program.instructions.iter().any(|step| step.dtype == DataType::Float64);
+            if unrounded || doubles || graph.descriptor(output).shape != *shape {
                 break;
             }
             let operand = |chain: &mut Chain, id: &ValueId| {

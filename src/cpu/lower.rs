@@ -14,6 +14,7 @@ use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::{self, DenseShape, DenseStep};
 use super::steps::dft::DftStep;
+use super::steps::double_product::DoubleProductStep;
 use super::steps::elementwise::ElementwiseStep;
 use super::steps::epilogue::Following;
 use super::steps::expert_product::{ExpertProductStep, Experts};
@@ -247,6 +248,7 @@ fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
         Op::Triangular(op) => TriangularStep::new(op, l.input(0)).into(),
         Op::Elementwise(op) => lower_elementwise(*op, l),
         Op::Reduce(op) => ReduceStep::new(op, l.input(0)).into(),
+        Op::Matmul(_) | Op::Gemm(_) if output.dtype == DataType::Float64 => lower_double_product(op, l),
         Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_) => {
             lower_dense(dense_shape(op, l).expect("a product or convolution"), l)?
         }
@@ -356,6 +358,12 @@ fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
     let step = with_following(l, 2, new)?;
     l.packed.extend(step.packed_operands());
     Ok(step.into())
+}
+
+fn lower_double_product(op: &Op, l: &Lowering) -> Step {
+    let factors = if let Op::Gemm(op) = op { [op.attributes.alpha, op.attributes.beta] } else { [1.0, 0.0] };
+    let Some(DenseShape::Matmul(shape)) = dense_shape(op, l) else { unreachable!("a product") };
+    DoubleProductStep::new(shape, factors).into()
 }
 
 fn lower_quantized(op: &Quantized, l: &mut Lowering) -> Result<Step> {

@@ -13,6 +13,7 @@ use super::steps::copy::CopyStep;
 use super::steps::cumulative_sum::CumulativeSumStep;
 use super::steps::dense::DenseStep;
 use super::steps::dft::DftStep;
+use super::steps::double_product::DoubleProductStep;
 use super::steps::elementwise::ElementwiseStep;
 use super::steps::expert_product::ExpertProductStep;
 use super::steps::gather::{GatherElementsStep, GatherStep, PackedGatherStep};
@@ -159,6 +160,8 @@ steps! {
     Col2Im(Col2ImStep),
     /// Fourier transforms.
     Dft(DftStep),
+    /// A product of float64.
+    DoubleProduct(DoubleProductStep),
     /// `cumulativeSum()`.
     CumulativeSum(CumulativeSumStep),
     /// `softmax()`.

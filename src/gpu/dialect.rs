@@ -59,14 +59,14 @@ pub struct MatrixUnits {
 }
 
 impl Dialect {
-    /// The WGSL type that kernels compute a value in.
+    /// The WGSL type that kernels compute a value in. Those of float64 are only moved: imports leave the rest to the CPU.
     pub fn value(self, dtype: DataType) -> &'static str {
         match dtype {
             Float32 | Float16 => "f32",
             Int32 | Int8 | Int4 => "i32",
             Uint32 | Uint8 | Uint4 => "u32",
             Int64 => "i64_value",
-            Uint64 => "u64_value",
+            Uint64 | Float64 => "u64_value",
         }
     }
 
@@ -77,7 +77,7 @@ impl Dialect {
             Int32 | Int8 | Int4 => "i32",
             Uint32 | Uint8 | Uint4 => "u32",
             Int64 => "i64",
-            Uint64 => "u64",
+            Uint64 | Float64 => "u64",
         }
     }
 
@@ -89,7 +89,7 @@ impl Dialect {
             Int32 => "i32",
             Float16 | Int8 | Uint8 | Int4 | Uint4 | Uint32 => "u32",
             Int64 => "i64_value",
-            Uint64 => "u64_value",
+            Uint64 | Float64 => "u64_value",
         }
     }
 

@@ -6,7 +6,7 @@ use super::dialect::Dialect;
 use super::plan::{Plan, PlanOptions, TARGET};
 use crate::compile::{Passes, optimize};
 use crate::dtype::DataType;
-use crate::ir::Graph;
+use crate::ir::{Graph, Node};
 use crate::ops::Operation;
 use crate::ops::tensor::Tensor;
 use crate::reference;
@@ -44,16 +44,21 @@ pub fn tolerance_of(cpu: Tolerance, dtype: DataType) -> Tolerance {
     }
 }
 
-/// Calls [`check`] if [`TEST_VARIABLE`] is set: not every machine has Vulkan. Graphs with operators that the API lacks
-/// never reach a GPU: [imports](crate::ir::Builder::has_extensions) for one leave them to the CPU.
+/// Whether a graph can reach a GPU: [imports](crate::ir::Builder::has_extensions) for one leave operators and the type
+/// that the API lacks to the CPU.
+pub fn is_for_gpus(graph: &Graph) -> bool {
+    let is_alien = |node: &Node| matches!(&node.op, Operation::Extension(op) if !op.is_for_gpus());
+    !graph.nodes.iter().any(is_alien) && graph.values.iter().all(|value| value.descriptor.dtype != DataType::Float64)
+}
+
+/// Calls [`check`] if [`TEST_VARIABLE`] is set, for graphs that can reach a GPU: not every machine has Vulkan.
 pub fn check_where_asked(
     graph: &Graph,
     inputs: &HashMap<String, Tensor>,
     expected: &HashMap<String, Tensor>,
     cpu: Tolerance,
 ) {
-    let is_for_gpus = !graph.nodes.iter().any(|node| matches!(&node.op, Operation::Extension(op) if !op.is_for_gpus()));
-    if is_for_gpus && std::env::var_os(TEST_VARIABLE).is_some() {
+    if is_for_gpus(graph) && std::env::var_os(TEST_VARIABLE).is_some() {
         check(graph, inputs, expected, cpu);
     }
 }

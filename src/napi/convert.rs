@@ -53,6 +53,11 @@ pub fn data_type_index(dtype: DataType) -> u32 {
     DataType::ALL.iter().position(|&other| other == dtype).expect("a data type") as u32
 }
 
+/// The index of the data type of a result: float64, which only models have, follows those of the IDL enumeration.
+pub fn result_type_index(dtype: DataType) -> u32 {
+    DataType::OF_VALUES.iter().position(|&other| other == dtype).expect("the type of a value") as u32
+}
+
 /// Converts a value with napi-rs.
 ///
 /// # Errors

@@ -171,7 +171,8 @@ pub fn import_model(
         }
         let bindings = options.inputs.into_iter().zip(operands).collect();
         let (strict_dimensions, outputs) = (options.strict_dimensions, options.outputs);
-        let request = Request { free_dimensions, strict_dimensions, bindings, outputs, ..Request::default() };
+        let request =
+            Request { free_dimensions, strict_dimensions, bindings, outputs, for_api: true, ..Request::default() };
         let before = builder.checkpoint();
         let work = || {
             check_names(&model.graph().inputs, &request.free_dimensions)?;

@@ -2,7 +2,7 @@
 
 use super::account::Weight;
 use super::completion::{Collect, Environment, List, array_buffer, list, value};
-use super::convert::{coded, data_type_index, from_napi, invalid_state, thrown, type_error};
+use super::convert::{coded, from_napi, invalid_state, result_type_index, thrown, type_error};
 use super::feeds::{Fed, FedItem, Lent, given_feeds, mismatch};
 use super::handle::{Handle, Owner, element_handle};
 use super::held::{HeldContents, HeldValues};
@@ -599,7 +599,7 @@ impl Results<'_> {
     /// Adds the numbers of a result.
     fn describe(&mut self, delivery: Delivery, Descriptor { dtype, shape }: &Descriptor) {
         let has_sizes = matches!(delivery, Delivery::Whole);
-        self.numbers.extend([delivery as u32, data_type_index(*dtype)]);
+        self.numbers.extend([delivery as u32, result_type_index(*dtype)]);
         if has_sizes {
             self.numbers.push(shape.len() as u32);
             self.numbers.extend(shape.iter().map(|size| size.get()));

@@ -14,6 +14,7 @@ use crate::dtype::DataType;
 use crate::error::Error;
 use crate::ir::{Builder, OperandId, bytes_of_sizes};
 use crate::memory::check_room;
+use crate::ops::elementwise::Elementwise;
 use crate::ops::tensor::Tensor;
 use crate::ops::{Api, Extension, Op, Operation, Operator};
 use crate::shape::Descriptor;
@@ -178,7 +179,8 @@ impl<'c, 'm> Call<'c, 'm> {
 
     /// Whether the model has inputs that are doubles, which are rounded to float32 in front of all nodes.
     pub fn rounds_inputs(&self) -> bool {
-        self.importer.model.free_inputs().any(|input| input.element == Some(ElementType::Double))
+        !self.importer.has_doubles
+            && self.importer.model.free_inputs().any(|input| input.element == Some(ElementType::Double))
     }
 
     // ---- Attributes ----------------------------------------------------------------------------------------------
@@ -340,13 +342,26 @@ impl<'c, 'm> Call<'c, 'm> {
     /// # Errors
     /// If the operands or attributes violate the operator's rules.
     pub fn emit_all(&mut self, op: impl Into<Operation>, inputs: Vec<Option<OperandId>>) -> Step<Vec<OperandId>> {
-        let mut op = op.into();
+        match inputs.iter().flatten().any(|&id| self.dtype(id) == DataType::Float64) {
+            true => self.emit_on_doubles(op.into(), inputs),
+            false => self.emit_as_given(op.into(), inputs),
+        }
+    }
+
+    /// [`emit_all`](Self::emit_all) for operands of types that the operator takes.
+    pub(super) fn emit_as_given(&mut self, mut op: Operation, inputs: Vec<Option<OperandId>>) -> Step<Vec<OperandId>> {
         if let Some(outputs) = self.fold(&mut op, &inputs)? {
             return Ok(outputs);
         }
-        if matches!(&op, Operation::Extension(op) if !op.is_for_gpus()) && !self.has_extensions() {
-            let reason = format!("the GPU has no kernel for {}", op.rule().name);
-            return Err(Refusal(reason).unless(Cut::Elements));
+        if !self.has_extensions() {
+            let lacks = match &op {
+                Operation::Extension(op) if !op.is_for_gpus() => Some(op.rule().name),
+                Api(Op::Elementwise(Elementwise::Cast { to: DataType::Float64 })) => Some("float64"),
+                _ => inputs.iter().flatten().any(|&id| self.dtype(id) == DataType::Float64).then_some("float64"),
+            };
+            if let Some(lacks) = lacks {
+                return Err(Refusal(format!("the GPU has no kernel for {lacks}")).unless(Cut::Elements));
+            }
         }
         self.take_memory(OPERATOR_BYTES + inputs.len() * size_of::<Option<OperandId>>())?;
         Ok(self.importer.builder.add_operation(op, inputs, self.label.clone())?)

@@ -64,8 +64,13 @@ pub enum Conversion {
     Truth,
     /// The sum with this number, as a byte.
     Lifted(u8),
-    /// Integers of 4 bits as they are.
-    Packed,
+    /// Integers of 4 bits, and doubles, as they are.
+    Stored,
+}
+
+/// `dtype`, and float32 for float64.
+pub fn without_double(dtype: DataType) -> DataType {
+    if dtype == DataType::Float64 { DataType::Float32 } else { dtype }
 }
 
 impl Importer<'_> {
@@ -110,15 +115,16 @@ impl Importer<'_> {
         constant.map_err(ModelError::of_constant)
     }
 
-    /// A constant of 4-bit integers as it is stored, which only `dequantizeLinear` reads; `None` for other types and
-    /// without elements. All nodes share it.
-    fn packed(&mut self, literal: &Arc<Literal>) -> Result<Option<OperandId>> {
+    /// A constant of 4-bit integers as it is stored, which only `dequantizeLinear` reads, or of doubles; `None` for other
+    /// types and without elements. All nodes share it.
+    fn as_stored(&mut self, literal: &Arc<Literal>) -> Result<Option<OperandId>> {
         let dtype = match literal.element {
             ElementType::Int4 => DataType::Int4,
             ElementType::Uint4 => DataType::Uint4,
+            ElementType::Double => DataType::Float64,
             _ => return Ok(None),
         };
-        let key = (Arc::as_ptr(literal), Conversion::Packed);
+        let key = (Arc::as_ptr(literal), Conversion::Stored);
         let descriptor = Descriptor::new(dtype, literal.shape.as_slice());
         if let Some((_, known)) = self.converted.get(&key) {
             return Ok(Some(*known));
@@ -146,9 +152,20 @@ impl Importer<'_> {
         left.ok_or_else(|| ModelError::new("the model needs too much memory after unrolling its loops"))
     }
 
-    /// Represents a constant of a floating-point type that WebNN does not support in float32.
+    /// The type that the model computes elements of this type in. Without float64, doubles are float32.
+    pub(super) fn computed_type(&self, element: ElementType) -> Option<DataType> {
+        element.computed().map(|dtype| if self.has_doubles { dtype } else { without_double(dtype) })
+    }
+
+    /// Represents a constant of a floating-point type that WebNN does not support in one that the model computes in.
     pub(super) fn computed(&mut self, value: Value) -> Result<Value> {
         match value {
+            Value::Literal(literal) if self.computed_type(literal.element) == Some(DataType::Float64) => {
+                Ok(match self.as_stored(&literal)? {
+                    Some(id) => Value::Tensor(id),
+                    None => Value::Empty(Descriptor::new(DataType::Float64, literal.shape.as_slice())),
+                })
+            }
             Value::Literal(literal) if literal.element.computed().is_some() => self.widened(&literal),
             other => Ok(other),
         }
@@ -236,7 +253,10 @@ impl Call<'_, '_> {
         let Some(value) = self.value(index) else { return Ok(None) };
         let operand = match value {
             Value::Tensor(id) => id,
-            Value::Literal(literal) => self.widened(&literal)?,
+            Value::Literal(literal) => match self.computed_value(Value::Literal(literal.clone()))? {
+                Value::Tensor(id) => id,
+                _ => self.widened(&literal)?,
+            },
             Value::Empty(descriptor) => return Ok(Some((descriptor.dtype, Arc::default()))),
             _ => return Ok(None),
         };
@@ -439,7 +459,27 @@ impl Call<'_, '_> {
     /// # Errors
     /// If memory runs out.
     pub fn packed(&mut self, literal: &Arc<Literal>) -> Step<Option<OperandId>> {
-        Ok(self.importer.packed(literal)?)
+        match literal.element {
+            ElementType::Int4 | ElementType::Uint4 => Ok(self.importer.as_stored(literal)?),
+            _ => Ok(None),
+        }
+    }
+
+    /// A constant of the file in a type that the model computes in.
+    ///
+    /// # Errors
+    /// If memory runs out.
+    pub fn computed_value(&mut self, value: Value) -> Step<Value> {
+        Ok(self.importer.computed(value)?)
+    }
+
+    /// The type that the model computes elements of this type in.
+    ///
+    /// # Errors
+    /// If there is none. Messages call the elements `what`.
+    pub fn computed_type(&self, element: ElementType, what: &str) -> Step<DataType> {
+        let dtype = self.importer.computed_type(element);
+        dtype.ok_or_else(|| Refusal(format!("{what} is of type {element}, which WebNN does not have")))
     }
 
     /// Represents a constant of the file whose type WebNN lacks in one that has all its values; a double is rounded to

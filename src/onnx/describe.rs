@@ -199,7 +199,7 @@ pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<
     model.files.check()?;
     check_names(&model.graph().inputs, &free_dimensions)?;
     let counts = Counts::of(model)?;
-    let request = Request { free_dimensions, may_cut: true, converts: true, ..Request::default() };
+    let request = Request { free_dimensions, may_cut: true, ..Request::default() };
     let mut builder = Builder::with_limit(MAX_VALUE_BYTES);
     let outcome = match import(model, &mut builder, &request) {
         Err(error) if error.unsupported.is_empty() => {

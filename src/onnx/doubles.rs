@@ -1,8 +1,8 @@
-//! What a model computes in float32 although its file says double: WebNN has no float64. Integers up to 2^24, and numbers
-//! that are known when a model is loaded, such as those of shape arithmetic, do not count.
+//! What a model computes in float32 although its file says double: operators that have no kernel for float64. Numbers that
+//! are known when a model is loaded, such as those of shape arithmetic, do not count.
 
 use super::error::shortened;
-use super::graph::{ByName, GraphId, NameId, Node};
+use super::graph::{ByName, GraphId, NameId, NameSet, Node};
 use super::model::{Model, ValueInfo};
 use super::proto;
 use super::registry::ML;
@@ -16,15 +16,48 @@ const MAX_NAMED: usize = 10;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AsFloat32 {
-    /// The names of inputs.
+    /// The names of inputs that such nodes read.
     pub inputs: Vec<String>,
-    /// The names of outputs.
+    /// The names of outputs that such nodes compute.
     pub outputs: Vec<String>,
-    /// The names of the first nodes that read or compute doubles; those of nodes in graphs of nodes included.
+    /// The names of the first nodes that compute doubles in float32; those of nodes in graphs of nodes included.
     pub nodes: Vec<String>,
     /// The number of all such nodes.
     pub node_count: usize,
 }
+
+/// Operators that compute in float32.
+const IN_FLOAT32: &[&str] = &[
+    "AffineGrid",
+    "AveragePool",
+    "BatchNormalization",
+    "CausalConvWithState",
+    "Col2Im",
+    "Conv",
+    "ConvTranspose",
+    "DFT",
+    "DeformConv",
+    "GRU",
+    "GlobalAveragePool",
+    "GlobalLpPool",
+    "GlobalMaxPool",
+    "GridSample",
+    "GroupNormalization",
+    "InstanceNormalization",
+    "LRN",
+    "LSTM",
+    "LayerNormalization",
+    "LinearAttention",
+    "LpPool",
+    "MaxPool",
+    "MaxRoiPool",
+    "Mod",
+    "RNN",
+    "Resize",
+    "RoiAlign",
+    "STFT",
+    "Upsample",
+];
 
 /// Operators whose outputs are never of the type of their inputs.
 const OTHER_TYPES: &[&str] = &[
@@ -72,17 +105,18 @@ struct Kind {
 
 /// Finds what `model` computes in float32 although its file says double.
 pub fn as_float32(model: &Model) -> AsFloat32 {
-    let mut search = Search { model, kinds: ByName::default(), found: AsFloat32::default() };
-    let doubles = search.graph(model.main);
-    let mut found = search.found;
+    let found = AsFloat32::default();
+    let mut search =
+        Search { model, kinds: ByName::default(), read: NameSet::default(), made: NameSet::default(), found };
+    search.graph(model.main);
+    let Search { mut found, read, made, .. } = search;
     let graph = model.graph();
-    let names = |values: &mut dyn Iterator<Item = &ValueInfo>| values.map(|value| value.name.clone()).collect();
-    found.inputs = names(&mut model.free_inputs().filter(|input| is_double(input)));
-    let outputs = graph.outputs.iter().zip(doubles);
-    found.outputs = names(&mut outputs.filter(|(output, made)| *made || is_double(output)).map(|(output, _)| output));
-    if found.node_count == 0 && found.outputs.is_empty() {
-        found.inputs.clear(); // nothing reads them
-    }
+    let names = |infos: &[ValueInfo], values: &[NameId], rounded: &NameSet| {
+        let all = infos.iter().zip(values).filter(|(_, value)| rounded.contains(value));
+        all.map(|(info, _)| info.name.clone()).collect()
+    };
+    (found.inputs, found.outputs) =
+        (names(&graph.inputs, &graph.input_values, &read), names(&graph.outputs, &graph.output_values, &made));
     found
 }
 
@@ -95,6 +129,10 @@ struct Search<'m> {
     model: &'m Model,
     /// The values so far.
     kinds: ByName<Kind>,
+    /// Doubles that nodes read as float32.
+    read: NameSet,
+    /// Doubles that nodes compute in float32.
+    made: NameSet,
     found: AsFloat32,
 }
 
@@ -146,8 +184,18 @@ impl Search<'_> {
         };
         let outputs = || node.outputs().iter().enumerate().filter_map(|(at, value)| Some((at, (*value)?)));
         let makes_double = outputs().any(|(at, _)| is_double(at));
+        let in_float32 = match operator.domain.as_str() {
+            "" => IN_FLOAT32.contains(&operator.name.as_str()),
+            // What the standard says is float32.
+            ML => false,
+            _ => operator.function.is_none(),
+        };
         // The nodes of its graphs count instead of a node that has some.
-        if !is_known && inner.is_empty() && (reads_double || makes_double) {
+        if in_float32 && !is_known && inner.is_empty() && (reads_double || makes_double) {
+            let doubles = node.inputs().iter().flatten().copied().filter(|&value| self.kind(value).is_double);
+            let doubles: Vec<NameId> = doubles.collect();
+            self.read.extend(doubles);
+            self.made.extend(outputs().filter(|(at, _)| is_double(*at)).map(|(_, value)| value));
             self.found.node_count += 1;
             if self.found.nodes.len() < MAX_NAMED {
                 self.found.nodes.push(shortened(node.shown_name()));
@@ -174,8 +222,10 @@ fn given_type(attributes: impl IntoIterator<Item = proto::Attribute>) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dtype::DataType;
     use crate::onnx::file::Files;
-    use crate::onnx::tensor::ElementType::{Bool, Double, Float, Int64};
+    use crate::onnx::import::Request;
+    use crate::onnx::tensor::ElementType::{Bool, Double, Float};
     use crate::onnx::testing::{Attr, TestGraph};
 
     const TO_DOUBLE: i64 = 11;
@@ -196,80 +246,98 @@ mod tests {
     }
 
     #[test]
-    fn inputs_outputs_and_what_is_between_are_found() {
-        let graph = TestGraph::default().input("t", Double, &["n"]).input("x", Float, &["n"]);
-        let graph = graph.raw("origin", Double, &[], &1.7e9f64.to_le_bytes());
+    fn what_operators_without_float64_read_and_compute_is_found() {
+        let graph = TestGraph::default().input("x", Double, &["1", "2", "4", "4"]).input("z", Float, &["n"]);
         let graph = graph
-            .node("Sub", "t origin", "age", vec![])
-            .node("Greater", "t origin", "is_new", vec![])
-            .node("Where", "is_new x x", "chosen", vec![])
-            .node("Cast", "age", "seconds", cast(TO_INT64))
-            .node("Abs", "x", "plain", vec![])
-            .node("TopK", "age k", "largest places", vec![])
-            .node("Neg", "places", "negative", vec![])
-            .ints("k", &[1])
-            .output("seconds")
-            .output("chosen")
-            .output("plain")
+            .node("Neg", "x", "negative", vec![])
+            .node("GlobalMaxPool", "negative", "largest", vec![])
+            .node("MaxPool", "x", "pooled places", vec![("kernel_shape", Attr::Ints(&[2, 2]))])
+            .node("Neg", "places", "moved", vec![])
+            .node("Mod", "z z", "plain", vec![])
             .output("negative")
-            .output_of("largest", Double);
-        assert_eq!(found(graph), names(&["t"], &["largest"], &["age", "is_new", "seconds", "largest"]));
+            .output_of("largest", Double)
+            .output_of("pooled", Double)
+            .output("places")
+            .output("plain");
+        assert_eq!(found(graph), names(&["x"], &["largest", "pooled"], &["largest", "pooled"]));
     }
 
     #[test]
-    fn classical_models_return_floats() {
-        let graph = TestGraph::default().input("x", Double, &["n", "4"]);
-        let graph = graph
-            .node("ai.onnx.ml.Imputer", "x", "whole", vec![])
-            .node("ai.onnx.ml.Scaler", "whole", "y", vec![])
-            .node("ai.onnx.ml.Normalizer", "y", "z", vec![])
-            .output("y")
-            .output("z");
-        assert_eq!(found(graph), names(&["x"], &[], &["whole", "y"]));
-    }
-
-    #[test]
-    fn nothing_is_found_without_doubles_that_matter() {
+    fn nothing_is_found_where_doubles_are_float64_or_known() {
         let graph = TestGraph::default().input("x", Float, &["n", "4"]).raw("c", Double, &[], &0.5f64.to_le_bytes());
         let graph = graph
+            .input("t", Double, &["n"])
             .node("Shape", "x", "s", vec![])
             .node("Cast", "s", "d", cast(TO_DOUBLE))
-            .node("Mul", "d c", "half", vec![])
-            .node("Floor", "half", "whole", vec![])
+            .node("Mod", "d c", "rest", vec![])
+            .node("Floor", "rest", "whole", vec![])
             .node("Cast", "whole", "sizes", cast(TO_INT64))
             .node("Cast", "c", "factor", cast(1))
-            .node("Mul", "x factor", "scaled", vec![])
-            .node("Reshape", "scaled sizes", "y", vec![])
-            .output("y");
+            .node("Sub", "t c", "age", vec![])
+            .node("ai.onnx.ml.Scaler", "t", "scaled", vec![])
+            .output("factor")
+            .output("scaled")
+            .output("sizes")
+            .output("age");
         assert_eq!(found(graph), AsFloat32::default());
     }
 
     #[test]
-    fn doubles_that_nodes_make_are_found_in_graphs_of_nodes_too() {
+    fn nodes_of_graphs_in_attributes_are_found_too() {
         let branch = |operator: &str, name: &str| {
-            Attr::Graph(TestGraph::default().node(operator, "wide", name, vec![]).output(name))
+            Attr::Graph(TestGraph::default().node(operator, "wide wide", name, vec![]).output(name))
         };
-        let branches = vec![("then_branch", branch("Neg", "a")), ("else_branch", branch("Abs", "b"))];
+        let branches = vec![("then_branch", branch("Mod", "a")), ("else_branch", branch("Add", "b"))];
         let graph = TestGraph::default()
             .input("x", Float, &["2"])
             .input("c", Bool, &[])
             .node("Cast", "x", "wide", cast(TO_DOUBLE))
             .node("If", "c", "y", branches)
             .output("y");
-        assert_eq!(found(graph), names(&[], &["y"], &["wide", "a", "b"]));
-        let body = TestGraph::default()
-            .input("i", Int64, &[])
-            .input("go", Bool, &[])
-            .input("sum", Double, &["2"])
-            .node("Add", "sum sum", "next", vec![])
-            .output("go")
-            .output_of("next", Double);
-        let graph = TestGraph::default().input("x", Float, &["2"]).ints("n", &[3]);
-        let graph = graph
-            .node("Cast", "x", "start", cast(TO_DOUBLE))
-            .node("Loop", "n _ start", "y", vec![("body", Attr::Graph(body))])
-            .output("y");
-        assert_eq!(found(graph), names(&[], &["y"], &["start", "next"]));
+        assert_eq!(found(graph), names(&[], &[], &["a"]));
+    }
+
+    /// The data types of all values of the graph that is imported from one node.
+    fn types_of(operator: &str, inputs: &str, attributes: Vec<(&str, Attr)>) -> Vec<DataType> {
+        let graph = TestGraph::default()
+            .input("x", Double, &["2", "3", "4", "4"])
+            .input("b", Bool, &["2", "3", "4", "4"])
+            .ints("zero", &[0])
+            .ints("one", &[1])
+            .raw("c", Double, &[], &0.5f64.to_le_bytes())
+            .node(operator, inputs, "y", attributes)
+            .output_of("y", Double);
+        let graph = graph.import(17, &Request::default()).unwrap_or_else(|error| panic!("{operator}: {error}"));
+        graph.values.iter().map(|value| value.descriptor.dtype).collect()
+    }
+
+    #[test]
+    fn operators_compute_in_the_type_that_the_lists_say() {
+        let unary = "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor HardSigmoid HardSwish Hardmax \
+                     LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish Neg Reciprocal Relu Round Selu \
+                     Shrink Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt Tan Tanh ThresholdedRelu ArgMax ArgMin \
+                     IsInf IsNaN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd \
+                     ReduceSum ReduceSumSquare Trilu Transpose Flatten Identity";
+        let binary = "Add Div Equal Greater GreaterOrEqual Less LessOrEqual MatMul Max Mean Min Mul PRelu Pow Sub Sum";
+        let others =
+            [("Where", "b x c"), ("Clip", "x c"), ("CumSum", "x one"), ("Gather", "x zero"), ("Concat", "x x")];
+        let all = unary.split_whitespace().map(|operator| (operator, "x"));
+        let all = all.chain(binary.split_whitespace().map(|operator| (operator, "x x"))).chain(others);
+        for (operator, inputs) in all {
+            let attributes = if operator == "Concat" { vec![("axis", Attr::Int(1))] } else { vec![] };
+            let types = types_of(operator, inputs, attributes);
+            assert!(!types.contains(&DataType::Float32), "{operator}: {types:?}");
+            assert!(!IN_FLOAT32.contains(&operator), "{operator}");
+        }
+        for operator in ["GlobalAveragePool", "GlobalMaxPool", "LRN", "Mod"] {
+            let (inputs, attributes) = match operator {
+                "Mod" => ("x x", vec![("fmod", Attr::Int(1))]),
+                "LRN" => ("x", vec![("size", Attr::Int(3))]),
+                _ => ("x", vec![]),
+            };
+            let types = types_of(operator, inputs, attributes);
+            assert!(types.contains(&DataType::Float32) && IN_FLOAT32.contains(&operator), "{operator}: {types:?}");
+        }
     }
 
     #[test]
@@ -282,9 +350,9 @@ mod tests {
 
     #[test]
     fn many_nodes_are_counted() {
-        let graph = TestGraph::default().input("x0", Double, &["2"]);
-        let graph =
-            (0..100).fold(graph, |graph, at| graph.node("Neg", &format!("x{at}"), &format!("x{}", at + 1), vec![]));
+        let graph = TestGraph::default().input("x0", Double, &["1", "1", "2"]);
+        let graph = (0..100)
+            .fold(graph, |graph, at| graph.node("GlobalMaxPool", &format!("x{at}"), &format!("x{}", at + 1), vec![]));
         let found = found(graph.output("x100"));
         assert_eq!((found.nodes.len(), found.node_count), (MAX_NAMED, 100));
     }

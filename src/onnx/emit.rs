@@ -164,8 +164,15 @@ impl Call<'_, '_> {
         self.emit(Reduce { kind, attributes }, &[operand])
     }
 
-    /// Softmax along `axis`.
+    /// Softmax along `axis`. That of doubles has no kernel.
     pub fn softmax(&mut self, operand: OperandId, axis: u32) -> Step<OperandId> {
+        if self.dtype(operand) == DataType::Float64 {
+            let largest = self.reduce(ReduceKind::Max, operand, &[axis], true)?;
+            let shifted = self.sub(operand, largest)?;
+            let powers = self.emit(E::Exp, &[shifted])?;
+            let sum = self.reduce(ReduceKind::Sum, powers, &[axis], true)?;
+            return self.div(powers, sum);
+        }
         self.emit(Softmax { axis }, &[operand])
     }
 

@@ -30,6 +30,7 @@ pub mod lookups;
 pub mod model;
 pub mod ops;
 pub mod probe;
+mod promotion;
 #[expect(missing_docs, reason = "the fields are those of the standard")]
 pub mod proto;
 pub mod registry;

@@ -17,6 +17,8 @@ const MAX_ELEMENTS: usize = 1 << 10;
 
 /// Integers up to this magnitude are exact in float32.
 const MAX_FLOAT: u32 = 1 << 24;
+/// The largest integer up to which all are exact in float64.
+const MAX_DOUBLE: i64 = 1 << 53;
 
 /// How an operator uses an operand.
 enum Use {
@@ -52,7 +54,7 @@ pub(super) fn is_small(descriptor: &Descriptor) -> bool {
 
 /// Whether elements of this type can depend on sizes.
 fn holds_sizes(dtype: DataType) -> bool {
-    matches!(dtype, DataType::Int64 | DataType::Int32 | DataType::Float32)
+    matches!(dtype, DataType::Int64 | DataType::Int32 | DataType::Float32 | DataType::Float64)
 }
 
 /// Whether elements of type `dtype` represent these integers exactly.
@@ -61,6 +63,7 @@ fn are_exact(dtype: DataType, dims: &[Dim]) -> bool {
     match dtype {
         DataType::Int32 => within(i32::MIN as i64, i32::MAX as i64),
         DataType::Float32 => within(-(MAX_FLOAT as i64), MAX_FLOAT as i64),
+        DataType::Float64 => within(-MAX_DOUBLE, MAX_DOUBLE),
         _ => true,
     }
 }

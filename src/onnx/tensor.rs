@@ -94,20 +94,22 @@ impl ElementType {
         }
     }
 
-    /// The type of the operand for an input or output of this type: WebNN's, float32 for double and bfloat16, and int32
-    /// for 16-bit integers and the numbers of texts. Code that reads and writes the elements converts them.
+    /// The type of the operand for an input or output of this type: WebNN's, float64, float32 for bfloat16, and int32 for
+    /// 16-bit integers and the numbers of texts. Code that reads and writes the elements converts the latter.
     pub fn carried(self) -> Option<DataType> {
         match self {
-            ElementType::Double | ElementType::Bfloat16 => Some(DataType::Float32),
+            ElementType::Double => Some(DataType::Float64),
+            ElementType::Bfloat16 => Some(DataType::Float32),
             ElementType::Int16 | ElementType::Uint16 | ElementType::String => Some(DataType::Int32),
             other => other.webnn(),
         }
     }
 
-    /// The type that a model computes in: WebNN's, and float32 for floating-point types that WebNN lacks.
+    /// The type that a model computes in: WebNN's, float64, and float32 for bfloat16.
     pub fn computed(self) -> Option<DataType> {
         match self {
-            ElementType::Double | ElementType::Bfloat16 => Some(DataType::Float32),
+            ElementType::Double => Some(DataType::Float64),
+            ElementType::Bfloat16 => Some(DataType::Float32),
             other => other.webnn(),
         }
     }
@@ -252,6 +254,7 @@ fn visit(dtype: DataType, bytes: &[u8], mut f: impl FnMut(Number)) {
     match dtype {
         DataType::Float32 => chunks(bytes, |b| f(Number::Float(f32::from_le_bytes(b) as f64))),
         DataType::Float16 => chunks(bytes, |b| f(Number::Float(f16::from_le_bytes(b).to_f64()))),
+        DataType::Float64 => chunks(bytes, |b| f(Number::Float(f64::from_le_bytes(b)))),
         DataType::Int32 => chunks(bytes, |b| f(Number::Int(i32::from_le_bytes(b) as i128))),
         DataType::Uint32 => chunks(bytes, |b| f(Number::Int(u32::from_le_bytes(b) as i128))),
         DataType::Int64 => chunks(bytes, |b| f(Number::Int(i64::from_le_bytes(b) as i128))),

@@ -205,7 +205,7 @@ impl Operator for Box<Attention> {
                 operand("query", FLOATS, ANY_RANK),
                 operand("key", Types::SameAs("query"), ANY_RANK),
                 operand("value", Types::SameAs("query"), ANY_RANK),
-                OperandRule { optional: true, ..variadic("masks", ANY, ANY_RANK) },
+                OperandRule { optional: true, ..variadic("masks", DRAFT, ANY_RANK) },
             ],
             outputs: &[output("output", Types::SameAs("query"), ANY_RANK)],
         };

@@ -33,7 +33,7 @@ pub fn matmul_shape(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, Problem> {
 impl NamedOperator for Matmul {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "matmul",
-        operands: &[operand("a", FLOATS, FROM_2D), operand("b", Types::SameAs("a"), FROM_2D)],
+        operands: &[operand("a", REALS, FROM_2D), operand("b", Types::SameAs("a"), FROM_2D)],
         outputs: &[output("output", Types::SameAs("a"), FROM_2D)],
     }];
 
@@ -117,7 +117,7 @@ impl NamedOperator for Gemm {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "gemm",
         operands: &[
-            operand("a", FLOATS, (2, 2)),
+            operand("a", REALS, (2, 2)),
             operand("b", Types::SameAs("a"), (2, 2)),
             optional("c", Types::SameAs("a"), (0, 2)),
         ],

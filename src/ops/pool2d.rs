@@ -133,7 +133,7 @@ impl NamedOperator for Pool2d {
     const RULES: &'static [OpRule] = &[
         pool("averagePool2d", &[operand("input", FLOATS, (4, 4))]),
         pool("l2Pool2d", &[operand("input", FLOATS, (4, 4))]),
-        pool("maxPool2d", &[operand("input", ANY, (4, 4))]),
+        pool("maxPool2d", &[operand("input", DRAFT, (4, 4))]),
     ];
 
     fn read(name: &str, attributes: &mut Attributes) -> Result<Pool2d, Problem> {

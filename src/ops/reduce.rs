@@ -51,7 +51,7 @@ const fn reduction(name: &'static str, operands: &'static [OperandRule]) -> OpRu
 }
 
 const OF_ANY: &[OperandRule] = &[operand("input", ANY, ANY_RANK)];
-const OF_FLOATS: &[OperandRule] = &[operand("input", FLOATS, ANY_RANK)];
+const OF_FLOATS: &[OperandRule] = &[operand("input", REALS, ANY_RANK)];
 const OF_WIDE: &[OperandRule] = &[operand("input", WIDE, ANY_RANK)];
 
 /// "Calculate reduction output sizes" of the draft; `None` stands for all axes.

@@ -14,16 +14,20 @@ pub enum Types {
     SameAs(&'static str),
 }
 
-/// Every data type.
-pub const ANY: Types = Types::OneOf(&DataType::ALL);
-/// The floating-point types.
+/// Every data type: those of the draft, and float64.
+pub const ANY: Types = Types::OneOf(&DataType::OF_VALUES);
+/// Every data type of the draft.
+pub const DRAFT: Types = Types::OneOf(&DataType::ALL);
+/// The floating-point types of the draft.
 pub const FLOATS: Types = Types::OneOf(&[Float32, Float16]);
+/// The floating-point types.
+pub const REALS: Types = Types::OneOf(&[Float32, Float16, Float64]);
 /// The integer types.
 pub const INTEGERS: Types = Types::OneOf(&[Int32, Uint32, Int64, Uint64, Int8, Uint8]);
 /// The signed types.
-pub const SIGNED: Types = Types::OneOf(&[Float32, Float16, Int64, Int32, Int8]);
+pub const SIGNED: Types = Types::OneOf(&[Float32, Float16, Int64, Int32, Int8, Float64]);
 /// The floating-point types and the integers of at least 32 bits.
-pub const WIDE: Types = Types::OneOf(&[Float32, Float16, Int32, Uint32, Int64, Uint64]);
+pub const WIDE: Types = Types::OneOf(&[Float32, Float16, Int32, Uint32, Int64, Uint64, Float64]);
 /// The types of truth values.
 pub const BOOLEAN: Types = Types::OneOf(&[Uint8]);
 /// The types of indices.
@@ -149,7 +153,8 @@ impl OpRule {
         };
         if !fits {
             let expected = match rule.types {
-                Types::OneOf(types) => types.to_vec(),
+                // Only models have float64: a message about another type is one of the API.
+                Types::OneOf(types) => types.iter().copied().filter(|&dtype| dtype != Float64).collect(),
                 Types::SameAs(name) => {
                     let other = self.operands.iter().position(|operand| operand.name == name);
                     other.and_then(|i| inputs[i]).map(|other| other.dtype).into_iter().collect()

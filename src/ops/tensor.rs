@@ -109,6 +109,7 @@ impl Tensor {
             match descriptor.dtype {
                 DataType::Float32 => Number::Float(f32::from_bits(bits as u32) as f64),
                 DataType::Float16 => Number::Float(f16::from_bits(bits as u16).to_f64()),
+                DataType::Float64 => Number::Float(f64::from_bits(bits)),
                 integer => Number::Int(wrap(integer, bits as i128)),
             }
         })

@@ -57,6 +57,7 @@ use crate::onnx::import::check;
 use crate::onnx::model::ValueInfo;
 use crate::onnx::sizes::Sizes;
 use crate::onnx::stop::Stop;
+use crate::onnx::tensor::ElementType;
 use crate::onnx::texts::RunTexts;
 use crate::onnx::{Model, Request};
 use crate::runtime::{CompiledGraph, Context, Done, Later, Recent, Site, Slot, Templates};
@@ -306,7 +307,6 @@ fn trial(context: &Context, options: &SessionOptions) -> (Builder, Request) {
         bindings: bind_constants(&mut builder, options),
         outputs: options.outputs.clone(),
         may_cut: true,
-        converts: true,
         stop: options.stop.clone(),
         ..Request::default()
     };
@@ -440,7 +440,8 @@ impl Session {
     /// Notes that the caller reads the output at index `at`, which it got unread: it may want the next ones in its own
     /// memory, see [`SessionRun::run_here`]. Types that callers see as others are converted when they are read.
     pub fn note_read(&self, at: usize) {
-        let is_seen = |info: &ValueInfo| info.element.is_some_and(|element| element.webnn().is_some());
+        let is_same = |element: ElementType| element.carried().is_some_and(|dtype| dtype.bits() == element.bits());
+        let is_seen = |info: &ValueInfo| info.element.is_some_and(is_same);
         if self.signature.outputs.get(at).is_some_and(is_seen) {
             self.is_read[at].store(true, Ordering::Relaxed);
         }

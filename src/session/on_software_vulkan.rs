@@ -4,8 +4,8 @@ use super::tests::{context, feed, model, opened_on, outputs};
 use super::*;
 use crate::gpu::adapter::{Limits, choice_of_tests};
 use crate::gpu::device::{Device, EXTENSIONS};
-use crate::memory::elements;
-use crate::onnx::tensor::ElementType::Float;
+use crate::memory::{Buffer, bytes_of, elements};
+use crate::onnx::tensor::ElementType::{Double, Float};
 use crate::onnx::testing::{Attr, TestGraph};
 use crate::runtime::Backend;
 use crate::testing::Random;
@@ -154,4 +154,44 @@ fn tokens_leave_their_caches_on_the_device() {
     let (Feed::Cache(cpu), Feed::Cache(gpu)) = (cpu, gpu) else { panic!("caches") };
     let dense = |cache: &Cache| elements::<f32>(cache.to_dense().unwrap().bytes()).to_vec();
     close(&dense(gpu), &dense(cpu), "the cache");
+}
+
+/// `age = t - 1.7e9` in float64, and `y`, a product of it with weights in float32.
+fn timestamps() -> TestGraph {
+    let cast = |to| vec![("to", Attr::Int(to))];
+    TestGraph::default()
+        .input("t", Double, &["n", "2"])
+        .raw("origin", Double, &[], &1.7e9f64.to_le_bytes())
+        .floats("w", &[2, 3], &random(6, 1))
+        .node("Sub", "t origin", "age", vec![])
+        .node("Cast", "age", "narrow", cast(1))
+        .node("MatMul", "narrow w", "y", vec![])
+        .node("Cast", "y", "wide", cast(11))
+        .node("ReduceSum", "wide", "sum", vec![("keepdims", Attr::Int(0))])
+        .node("Identity", "t", "same", vec![])
+        .output_of("age", Double)
+        .output("y")
+        .output_of("sum", Double)
+        .output_of("same", Double)
+}
+
+#[test]
+fn doubles_are_left_to_the_cpu() {
+    let session = |context| Arc::new(Session::open(model(timestamps()), context, SessionOptions::default()).unwrap());
+    let (cpu, gpu) = (session(context()), session(alone()));
+    let doubles = |output: &Output| match output {
+        Output::Bytes { bytes, .. } => elements::<f64>(bytes.bytes()).to_vec(),
+        _ => panic!("it was read"),
+    };
+    for rows in [2u32, 5] {
+        let t: Vec<f64> = (0..2 * rows).map(|at| 1.7e9 + f64::from(at) / 7.0).collect();
+        let fed = || Feed::Bytes(Arc::new(Buffer::copy_of(bytes_of(&t)).unwrap()));
+        let run = |session: &Arc<Session>| outputs(session, vec![(fed(), vec![rows, 2])]);
+        let (expected, got) = (run(&cpu), run(&gpu));
+        assert_eq!(doubles(&got[0]), doubles(&expected[0]));
+        assert_eq!(doubles(&got[0])[1], 1.7e9 + 1.0 / 7.0 - 1.7e9);
+        close(&floats(&got[1]), &floats(&expected[1]), "y");
+        assert!((doubles(&got[2])[0] - doubles(&expected[2])[0]).abs() < 1e-4);
+        assert_eq!(doubles(&got[3]), t);
+    }
 }

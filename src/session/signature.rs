@@ -481,7 +481,8 @@ fn check_offer(input: &ValueInfo, offer: &Offer, expected: &Descriptor) -> Resul
         Offer::Tensor(tensor) if tensor.descriptor().dtype == dtype => Ok(()),
         Offer::Tensor(tensor) => {
             let got = tensor.descriptor().dtype;
-            Err(Error::coded(Code::Type, format!("{} is of type {got}, expected {dtype}", what())))
+            let hint = if dtype == DataType::Float64 { ", which only arrays can have" } else { "" };
+            Err(Error::coded(Code::Type, format!("{} is of type {got}, expected {dtype}{hint}", what())))
         }
     }
 }
@@ -520,6 +521,10 @@ pub fn check_target(name: &str, target: &Target, output: &Descriptor) -> Result<
         Target::New if output.is_empty() => {
             let message = format!("run: output {} has no elements, which a tensor cannot represent", quoted(name));
             return Err(Error::coded(Code::Shape, message));
+        }
+        Target::New if output.dtype == DataType::Float64 => {
+            let message = format!("run: output {} is of type float64, which only arrays can have", quoted(name));
+            return Err(Error::coded(Code::Type, message));
         }
         Target::New | Target::Read | Target::Into(_) | Target::Unread => return Ok(()),
     };

@@ -329,7 +329,7 @@ impl Session {
             bindings,
             outputs: options.outputs.clone(),
             may_cut: true,
-            converts: true,
+            for_api: false,
             stop: self.stop.clone(),
             unrolls_all: !free.is_to_run(),
         };

@@ -123,7 +123,7 @@ test('what is double and computed in float32', async (t) => {
   const model = writeModel({
     inputs: [value('y0', DOUBLE, [2])],
     outputs: [value('y12', DOUBLE, [2])],
-    nodes: names.slice(1).map((name, at) => node('Neg', [names[at]], [name])),
+    nodes: names.slice(1).map((name, at) => node('Mod', [names[at], names[at]], [name], { fmod: { i: 1 } })),
   });
   const folder = temporaryFolder(t, { 'double.onnx': model });
   const { computedAsFloat32 } = JSON.parse((await webnn('inspect', path.join(folder, 'double.onnx'), '--json')).stdout);

@@ -40,9 +40,9 @@ test('says what it is and has', async (t) => {
 test('says what of a model with doubles is computed in float32', async (t) => {
   const model = writeModel({
     inputs: [value('seconds', DOUBLE, ['n'])],
-    outputs: [value('days', DOUBLE, ['n'])],
+    outputs: [value('rest', DOUBLE, ['n'])],
     weights: [weight('day', [], Float64Array.of(86400), DOUBLE)],
-    nodes: [node('Div', ['seconds', 'day'], ['days'], {}, 'divide')],
+    nodes: [node('Mod', ['seconds', 'day'], ['rest'], { fmod: { i: 1 } }, 'modulo')],
   });
   /** @type {any[]} */
   const lines = [];
@@ -51,21 +51,21 @@ test('says what of a model with doubles is computed in float32', async (t) => {
   const warnings = lines.filter(({ level }) => level === pino.levels.values.warn);
   assert.deepEqual(
     warnings.map(({ model: name, msg }) => [name, msg]),
-    [['days', 'FP64 is computed in float32: inputs seconds; outputs days; nodes divide']],
+    [['days', 'FP64 is computed in float32: inputs seconds; outputs rest; nodes modulo']],
   );
   const inputs = [{ name: 'seconds', datatype: 'FP64', shape: [2], data: [43200, 172800] }];
   const { json } = await postJson(`${urls.http}/v2/models/days/infer`, { inputs });
-  assert.deepEqual(json.outputs, [{ name: 'days', datatype: 'FP64', shape: [2], data: [0.5, 2] }]);
-  const bytes = await post(`${urls.http}/v2/models/days/infer`, { inputs, outputs: [{ name: 'days', parameters: { binary_data: true } }] });
+  assert.deepEqual(json.outputs, [{ name: 'rest', datatype: 'FP64', shape: [2], data: [43200, 0] }]);
+  const bytes = await post(`${urls.http}/v2/models/days/infer`, { inputs, outputs: [{ name: 'rest', parameters: { binary_data: true } }] });
   const head = Number(bytes.headers.get('inference-header-content-length'));
-  assert.deepEqual([...new Float64Array(Uint8Array.from(bytes.bytes.subarray(head)).buffer)], [0.5, 2]);
+  assert.deepEqual([...new Float64Array(Uint8Array.from(bytes.bytes.subarray(head)).buffer)], [43200, 0]);
   assert.deepEqual(await getJson(`${urls.http}/v2/models/days`), {
     name: 'days',
     versions: ['1'],
     platform: 'onnx_webnn-node',
     inputs: [{ name: 'seconds', datatype: 'FP64', shape: [-1] }],
-    outputs: [{ name: 'days', datatype: 'FP64', shape: [-1] }],
-    properties: { computed_as_fp32_inputs: 'seconds', computed_as_fp32_outputs: 'days', computed_as_fp32_nodes: 'divide' },
+    outputs: [{ name: 'rest', datatype: 'FP64', shape: [-1] }],
+    properties: { computed_as_fp32_inputs: 'seconds', computed_as_fp32_outputs: 'rest', computed_as_fp32_nodes: 'modulo' },
   });
 });
 

@@ -1,6 +1,6 @@
 //! The position of the smallest or largest element.
 
-use super::reduce::{Fold, Nest, Reduction, WIDTH, filled};
+use super::reduce::{Fold, Nest, Reduction, WIDTH, filled, is_nan};
 use crate::cpu::simd::Simd;
 use crate::dtype::Element;
 use std::marker::PhantomData;
@@ -48,11 +48,6 @@ impl<F> Arg<F> {
 const BLOCK: usize = 128;
 const PART: usize = 16;
 
-#[inline(always)]
-fn is_nan<T: PartialOrd>(x: T) -> bool {
-    x.partial_cmp(&x).is_none()
-}
-
 impl<T: Element, F: Order<T> + Copy + Sync> Reduction<T> for Arg<F> {
     type Out = i32;
 
@@ -63,7 +58,7 @@ impl<T: Element, F: Order<T> + Copy + Sync> Reduction<T> for Arg<F> {
         let best = nest.fold_run::<S, T, F>(simd, x, start, 0.0);
         let mut before = 0;
         for x in x[start..][..nest.count()].chunks(BLOCK) {
-            let found = |x: T| x == best || (is_nan(x) && is_nan(best));
+            let found = |x: T| x == best || (is_nan(&x) && is_nan(&best));
             if x.iter().fold(false, |any, &x| any | found(x)) {
                 let is_in = |part: &&[T]| part.iter().fold(false, |any, &x| any | found(x));
                 let skipped = x.chunks(PART).take_while(|part| !is_in(part)).count() * PART;
@@ -88,7 +83,7 @@ impl<T: Element, F: Order<T> + Copy + Sync> Reduction<T> for Arg<F> {
                 best.copy_from_slice(x);
             }
             for ((best, index), &x) in best.iter_mut().zip(&mut *out).zip(x) {
-                let wins = F::precedes(x, *best) | (is_nan(x) & !is_nan(*best));
+                let wins = F::precedes(x, *best) | (is_nan(&x) & !is_nan(best));
                 *best = if wins { x } else { *best };
                 *index = if wins { row } else { *index };
             }

@@ -29,6 +29,18 @@ impl Summand for f32 {
     }
 }
 
+impl Summand for f64 {
+    type Sum = f64;
+    #[inline(always)]
+    fn add(sum: f64, x: f64) -> f64 {
+        sum + x
+    }
+    #[inline(always)]
+    fn from_sum(sum: f64) -> f64 {
+        sum
+    }
+}
+
 macro_rules! integer_summands {
     ($($type:ty)*) => {$(
         impl Summand for $type {

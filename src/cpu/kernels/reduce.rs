@@ -6,8 +6,8 @@
 
 use super::elementwise::Integer;
 use super::rows;
-use crate::cpu::simd::{Kernel, MAX_LANES, Simd, math};
-use crate::dtype::Element;
+use crate::cpu::simd::{Isa, Kernel, MAX_LANES, Portable, Simd, math};
+use crate::dtype::{DataType, Element};
 use crate::shape::MAX_RANK;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -376,6 +376,44 @@ float_folds! {
     }, |a, b| a + b;
 }
 
+/// The folds of float64.
+macro_rules! double_folds {
+    ($($Name:ident: $none:expr, |$sum:ident, $x:ident, $shift:ident| $add:expr, |$a:ident, $b:ident| $join:expr;)*) => {$(
+        impl Fold<f64> for $Name {
+            type Part = f64;
+            type Sum = f64;
+            const NONE: f64 = $none;
+            #[inline(always)]
+            fn add<S: Simd>(_: S, $sum: f64, $x: f64, $shift: f64) -> f64 {
+                $add
+            }
+            #[inline(always)]
+            fn meet($a: f64, $b: f64) -> f64 {
+                $join
+            }
+            #[inline(always)]
+            fn sum(part: f64) -> f64 {
+                part
+            }
+            #[inline(always)]
+            fn join($a: f64, $b: f64) -> f64 {
+                $join
+            }
+        }
+    )*};
+}
+
+double_folds! {
+    Sum: 0.0, |sum, x, _shift| sum + x, |a, b| a + b;
+    WideSum: 0.0, |sum, x, _shift| sum + x, |a, b| a + b;
+    SumAbs: 0.0, |sum, x, _shift| sum + x.abs(), |a, b| a + b;
+    SumSquares: 0.0, |sum, x, _shift| sum + x * x, |a, b| a + b;
+    Product: 1.0, |product, x, _shift| product * x, |a, b| a * b;
+    Max: f64::NEG_INFINITY, |max, x, _shift| larger(max, x), |a, b| larger(a, b);
+    Min: f64::INFINITY, |min, x, _shift| smaller(min, x), |a, b| smaller(a, b);
+    SumExp: 0.0, |sum, x, shift| sum + (x - shift).exp(), |a, b| a + b;
+}
+
 /// The folds of integers, of any number of elements.
 macro_rules! integer_folds {
     ($($Name:ident: $none:expr, |$sum:ident, $x:ident| $add:expr, |$a:ident, $b:ident| $join:expr;)*) => {$(
@@ -518,13 +556,39 @@ fn fold_rows<S: Simd, F: Lanes>(simd: S, x: &[f32], run: usize) -> ([f32; MAX_LA
 }
 
 #[inline(always)]
-fn larger(a: f32, b: f32) -> f32 {
-    if a.is_nan() | (a > b) { a } else { b }
+fn larger<T: PartialOrd>(a: T, b: T) -> T {
+    if is_nan(&a) | (a > b) { a } else { b }
 }
 
 #[inline(always)]
-fn smaller(a: f32, b: f32) -> f32 {
-    if a.is_nan() | (a < b) { a } else { b }
+fn smaller<T: PartialOrd>(a: T, b: T) -> T {
+    if is_nan(&a) | (a < b) { a } else { b }
+}
+
+/// Whether a float is NaN: the only number that differs from itself.
+#[inline(always)]
+pub(super) fn is_nan<T: PartialOrd>(x: &T) -> bool {
+    x.partial_cmp(x).is_none()
+}
+
+/// A type of floats that kernels compute with.
+pub trait Float: Element + Into<f64> {
+    /// The value nearest to `x`.
+    fn nearest(x: f64) -> Self;
+}
+
+impl Float for f32 {
+    #[inline(always)]
+    fn nearest(x: f64) -> f32 {
+        x as f32
+    }
+}
+
+impl Float for f64 {
+    #[inline(always)]
+    fn nearest(x: f64) -> f64 {
+        x
+    }
 }
 
 /// How each output is computed.
@@ -590,26 +654,30 @@ impl LogSumExp {
     }
 }
 
-impl Reduction<f32> for LogSumExp {
-    type Out = f32;
+impl<T: Float> Reduction<T> for LogSumExp
+where
+    Max: Fold<T, Sum = T>,
+    SumExp: Fold<T, Sum = f64>,
+{
+    type Out = T;
 
     #[inline(always)]
-    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize) -> f32 {
-        let max = nest.fold_run::<S, f32, Max>(simd, x, start, 0.0) as f64;
-        LogSumExp::finish(max, nest.fold_run::<S, f32, SumExp>(simd, x, start, max)) as f32
+    fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> T {
+        let max = nest.fold_run::<S, T, Max>(simd, x, start, 0.0).into();
+        T::nearest(LogSumExp::finish(max, nest.fold_run::<S, T, SumExp>(simd, x, start, max)))
     }
 
     #[inline(always)]
-    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[f32], start: usize, out: &mut [f32]) {
+    fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [T]) {
         let mut max = [MaybeUninit::uninit(); WIDTH];
         let [mut shifts, mut sums] = [[MaybeUninit::uninit(); WIDTH]; 2];
-        let max = filled(&mut max, out.len(), 0f32);
+        let max = filled(&mut max, out.len(), T::default());
         let (shifts, sums) = (filled(&mut shifts, out.len(), 0.0), filled(&mut sums, out.len(), 0.0));
-        nest.fold_columns::<S, f32, Max>(simd, x, start, &UNSHIFTED, max);
-        shifts.iter_mut().zip(&*max).for_each(|(shift, &max)| *shift = max as f64);
-        nest.fold_columns::<S, f32, SumExp>(simd, x, start, shifts, sums);
+        nest.fold_columns::<S, T, Max>(simd, x, start, &UNSHIFTED, max);
+        shifts.iter_mut().zip(&*max).for_each(|(shift, &max)| *shift = max.into());
+        nest.fold_columns::<S, T, SumExp>(simd, x, start, shifts, sums);
         for ((out, &shift), &sum) in out.iter_mut().zip(&*shifts).zip(&*sums) {
-            *out = LogSumExp::finish(shift, sum) as f32;
+            *out = T::nearest(LogSumExp::finish(shift, sum));
         }
     }
 }
@@ -683,7 +751,7 @@ fn turn<S: Simd, T: Element>(simd: S, rows: &[T], run: usize, columns: &mut [[T;
     }
 }
 
-/// Computes the outputs from `first` on, in row-major order; run by [`Isa::run`](crate::cpu::simd::Isa::run).
+/// Computes the outputs from `first` on, in row-major order.
 pub struct Reduce<'a, T, R: Reduction<T>> {
     /// The loops.
     pub nest: &'a Nest,
@@ -695,6 +763,14 @@ pub struct Reduce<'a, T, R: Reduction<T>> {
     pub first: usize,
     /// Consecutive outputs.
     pub out: &'a mut [R::Out],
+}
+
+impl<T: Element, R: Reduction<T>> Reduce<'_, T, R> {
+    /// Computes the outputs; those of float64 with the same code for every instruction set, which keeps the library small.
+    #[inline]
+    pub fn run_on(self, isa: Isa) {
+        if matches!(T::DATA_TYPE, DataType::Float64) { self.run(Portable) } else { isa.run(self) }
+    }
 }
 
 impl<T: Element, R: Reduction<T>> Kernel for Reduce<'_, T, R> {

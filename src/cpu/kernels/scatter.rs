@@ -57,6 +57,7 @@ combined_integers! { i32 u32 i64 u64 i8 u8 }
 
 combined! {
     f32: |a, b| a + b, a * b, if a.is_nan() || a < b { a } else { b }, if a.is_nan() || a > b { a } else { b };
+    f64: |a, b| a + b, a * b, if a.is_nan() || a < b { a } else { b }, if a.is_nan() || a > b { a } else { b };
     f16: |a, b| a + b, a * b, if a.is_nan() || a < b { a } else { b }, if a.is_nan() || a > b { a } else { b };
 }
 

@@ -32,7 +32,7 @@ macro_rules! stored {
     )*};
 }
 
-stored! { f32 i32 u32 i64 u64 i8 u8 }
+stored! { f32 f64 i32 u32 i64 u64 i8 u8 }
 
 impl Stored for f16 {
     type Lane = f32;
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn every_data_type_has_a_storage() {
-        for dtype in DataType::ALL {
+        for dtype in DataType::OF_VALUES {
             with_storage!(dtype.size(), T => assert_eq!(size_of::<T>(), dtype.size()));
         }
     }

@@ -53,15 +53,15 @@ macro_rules! ranked {
 }
 
 macro_rules! ranked_in_words {
-    ($($type:ty: $offset:expr;)*) => {$(
+    ($($type:ty: $rank:expr;)*) => {$(
         impl Ranked for $type {
             type Rank = u64;
             type Entry = [u64; 2];
             const WORDS: usize = 2;
             #[inline(always)]
             fn rank(self, largest: bool) -> u64 {
-                let rank = self as u64 ^ $offset;
-                if largest { rank } else { !rank }
+                let rank: fn($type, bool) -> u64 = $rank;
+                rank(self, largest)
             }
             #[inline(always)]
             fn entry(rank: u64, index: u32) -> [u64; 2] {
@@ -88,6 +88,14 @@ fn float_rank(x: f32, largest: bool) -> u32 {
 }
 
 #[inline(always)]
+fn double_rank(x: f64, largest: bool) -> u64 {
+    let bits = (x + 0.0).to_bits();
+    let rank = bits ^ (((bits as i64 >> 63) as u64) | 1 << 63);
+    let rank = if largest { rank } else { !rank };
+    if x.is_nan() { u64::MAX } else { rank }
+}
+
+#[inline(always)]
 fn integer_rank(x: i32, largest: bool) -> u32 {
     let rank = x as u32 ^ 1 << 31;
     if largest { rank } else { !rank }
@@ -103,8 +111,9 @@ ranked! {
 }
 
 ranked_in_words! {
-    i64: 1 << 63;
-    u64: 0;
+    f64: double_rank;
+    i64: |x, largest| if largest { x as u64 ^ 1 << 63 } else { !(x as u64 ^ 1 << 63) };
+    u64: |x, largest| if largest { x } else { !x };
 }
 
 /// Finds the first elements of a line. Without room for all of them, those found so far are thinned out whenever the

@@ -292,6 +292,8 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// Whether multiplying by a lane costs no more than multiplying by a vector, for kernels that otherwise load each
     /// factor to all lanes.
     const MULTIPLIES_BY_LANE: bool = false;
+    /// Whether there is a fused multiply-add.
+    const FUSES: bool = true;
     /// A vector of [`LANES`](Simd::LANES) floats.
     type F32: Copy;
 

@@ -21,6 +21,7 @@ fn zip(a: F32x4, b: F32x4, f: impl Fn(f32, f32) -> f32) -> F32x4 {
 unsafe impl Simd for Portable {
     const LANES: usize = 4;
     const REGISTERS: usize = 16;
+    const FUSES: bool = false;
     type F32 = F32x4;
 
     #[inline(always)]

@@ -37,7 +37,7 @@ pub(super) type Axes = ArrayVec<usize, MAX_DIMENSIONS>;
 
 /// A compiled element-wise program.
 ///
-/// A register holds the elements of a block as u8, i8, i32, u32, i64, u64 or f32. float16 is only stored: operands are
+/// A register holds the elements of a block as u8, i8, i32, u32, i64, u64, f32 or f64. float16 is only stored: operands are
 /// widened when they are read, results of casts rounded, and the output narrowed when it is written.
 pub struct ElementwiseStep {
     operands: Box<[Operand]>,
@@ -409,7 +409,7 @@ impl<'a> RegisterAllocator<'a> {
         }
         let takes_numbers = match instruction.op {
             E::Quantize | E::Dequantize => true,
-            _ => sources.len() == 2 && instruction.dtype.is_float(),
+            _ => sources.len() == 2 && matches!(instruction.dtype, DataType::Float32 | DataType::Float16),
         };
         let is_uniform = takes_numbers && sources[1..].iter().all(|&source| self.is_uniform(source));
         (sources, is_uniform)
@@ -538,6 +538,19 @@ impl<'a> Registers<'a> {
 macro_rules! with_lane {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
+            DataType::Float64 => {
+                type $T = f64;
+                $body
+            }
+            dtype => with_narrow!(dtype, $T => $body),
+        }
+    };
+}
+
+/// Like [`with_lane`], but for float64.
+macro_rules! with_narrow {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
             DataType::Float32 | DataType::Float16 => {
                 type $T = f32;
                 $body
@@ -555,7 +568,7 @@ macro_rules! with_bits {
                 type $T = u8;
                 $body
             }
-            DataType::Int64 | DataType::Uint64 => {
+            DataType::Int64 | DataType::Uint64 | DataType::Float64 => {
                 type $T = u64;
                 $body
             }
@@ -671,14 +684,23 @@ impl Span<'_> {
         let Compute { op, operands: places, types, dtype, .. } = compute;
         let operands = Operands { block: self, registers, places };
         match op {
-            E::Identity => with_lane!(*dtype, T => operands.out::<T>(out).copy_from_slice(operands.get(0))),
+            E::Identity => with_bits!(*dtype, T => operands.out::<T>(out).copy_from_slice(operands.get(0))),
             E::Cast { to: DataType::Float16 } if compute.out == Location::Output => {
                 narrow(self.isa, operands.get(0), operands.out(out));
             }
             E::Cast { .. } if types[0] == DataType::Float16 && matches!(places[0], Location::Operand(_)) => {
                 widen(self.isa, operands.get(0), operands.out(out));
             }
-            E::Cast { to } => with_lane!(types[0], T => with_lane!(*to, U => {
+            E::Cast { to: DataType::Float16 } if types[0] == DataType::Float64 => {
+                kernel::round_doubles(operands.get(0), operands.out(out));
+            }
+            E::Cast { to: DataType::Float64 } => with_lane!(types[0], T => {
+                kernel::cast_double::<T, f64>(operands.get(0), operands.out(out));
+            }),
+            E::Cast { to } if types[0] == DataType::Float64 => with_narrow!(*to, T => {
+                kernel::cast_double::<f64, T>(operands.get(0), operands.out(out));
+            }),
+            E::Cast { to } => with_narrow!(types[0], T => with_narrow!(*to, U => {
                 kernel::cast::<T, U>(self.isa, operands.get(0), operands.out(out));
             })),
             E::Where => with_bits!(*dtype, T => {
@@ -703,6 +725,9 @@ impl Span<'_> {
                     _ => kernel::quantize::<T>(self.isa, x, operands.get(1), operands.get(2), out),
                 }
             }),
+            E::IsNaN | E::IsInfinite if types[0] == DataType::Float64 => {
+                kernel::test_double(*op, operands.get(0), operands.out(out));
+            }
             E::IsNaN | E::IsInfinite => kernel::test_float(self.isa, *op, operands.get(0), operands.out(out)),
             E::Equal | E::NotEqual | E::Greater | E::GreaterOrEqual | E::Lesser | E::LesserOrEqual => {
                 with_lane!(types[0], T => {
@@ -725,6 +750,10 @@ impl Span<'_> {
         }
         let unary = places[1] == Location::Output;
         match (dtype.is_float(), unary) {
+            (_, true) if *dtype == DataType::Float64 => kernel::unary_double(*op, operands.get(0), operands.out(out)),
+            (_, false) if *dtype == DataType::Float64 => {
+                kernel::binary_double(*op, operands.get(0), operands.get(1), operands.out(out));
+            }
             (true, true) => kernel::unary_float(self.isa, *op, operands.get(0), operands.out(out)),
             (true, false) => {
                 let (x, y) = (operands.get(0), operands.get(1));

@@ -71,7 +71,8 @@ impl MatmulShape {
         MatmulShape { batch: PerAxis::new(), m, k, n, a: strides(k), b: strides(n), c: None, alpha: 1.0, beta: 1.0 }
     }
 
-    fn batches(&self) -> usize {
+    /// Number of products.
+    pub(super) fn batches(&self) -> usize {
         self.batch.iter().product()
     }
 
@@ -127,6 +128,11 @@ impl MatmulShape {
     }
 
     /// The offset of matrix `index` of the batch in an operand with these strides.
+    /// The first element of the left (`side` 0) or right operand of a product.
+    pub(super) fn start(&self, side: usize, batch: usize) -> usize {
+        self.offset(self.side(side).0, batch)
+    }
+
     fn offset(&self, strides: &MatrixStrides, index: usize) -> usize {
         let mut rest = index;
         let mut offset = 0;

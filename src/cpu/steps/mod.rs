@@ -12,6 +12,7 @@ pub mod convolution;
 pub mod cumulative_sum;
 pub mod dense;
 mod disjoint;
+pub mod double_product;
 pub mod elementwise;
 pub mod epilogue;
 pub mod expert_product;

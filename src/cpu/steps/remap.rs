@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn mirrored_padding() {
-        for dtype in DataType::ALL {
+        for dtype in DataType::OF_VALUES {
             for mode in ["edge", "reflection"] {
                 check_op(dtype, &[3, 4], &format!("pad beginningPadding=[2, 0] endingPadding=[1, 3] mode={mode}"));
             }
@@ -122,7 +122,7 @@ mod tests {
         fn random_padding(shape in prop::collection::vec(1u32..7, 1..5), seed: u64) {
             let mut random = Random::new(seed);
             let mut pick = |n: u32| (random.next() % n as u64) as u32;
-            let dtype = DataType::ALL[pick(8) as usize];
+            let dtype = DataType::OF_VALUES[pick(9) as usize];
             let (mode, slack) = [("edge", 4), ("reflection", 0)][pick(2) as usize];
             let beginning: Vec<u32> = shape.iter().map(|&dim| pick(dim + slack)).collect();
             let ending: Vec<u32> = shape.iter().map(|&dim| pick(dim + slack)).collect();

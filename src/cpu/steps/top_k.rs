@@ -108,7 +108,7 @@ mod tests {
             (&[131, 5], 0, 130),
             (&[2, 5, 129], 1, 3),
         ];
-        for dtype in DataType::ALL {
+        for dtype in DataType::OF_VALUES {
             for (shape, axis, count) in shapes {
                 for largest in [true, false] {
                     check(&graph(dtype, shape, axis, count, largest), Tolerance::EXACT);
@@ -153,10 +153,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn random_shapes(dims in prop::collection::vec(1u32..9, 1..5), axis in 0usize..5, dtype in 0usize..8, count in 0u32..9, largest: bool) {
+        fn random_shapes(dims in prop::collection::vec(1u32..9, 1..5), axis in 0usize..5, dtype in 0usize..9, count in 0u32..9, largest: bool) {
             let axis = axis % dims.len();
             let count = count % dims[axis] + 1;
-            check(&graph(DataType::ALL[dtype], &dims, axis, count, largest), Tolerance::EXACT);
+            check(&graph(DataType::OF_VALUES[dtype], &dims, axis, count, largest), Tolerance::EXACT);
         }
     }
 }

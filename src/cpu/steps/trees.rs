@@ -1,10 +1,12 @@
 //! `treeEnsemble`.
 
 use super::{Env, Run};
-use crate::cpu::kernels::trees::{Given, Trees};
+use crate::cpu::kernels::reduce::Float;
+use crate::cpu::kernels::trees::{Feature, Given, Thresholds, Trees};
 use crate::cpu::memory::Io;
 use crate::cpu::schedule::pool::Threads;
 use crate::cpu::schedule::shared::{for_each_chunk, for_each_chunk_with};
+use crate::dtype::DataType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::{Buffer, elements, elements_mut};
 use crate::ops::extension::tree_ensemble::{Aggregate, TreeEnsemble};
@@ -21,6 +23,8 @@ const COST: usize = 64;
 /// Compiled decision trees.
 pub struct TreeEnsembleStep {
     op: TreeEnsemble,
+    /// The type of features, weights and outputs.
+    dtype: DataType,
     rows: usize,
     trees: Trees,
     /// Whether each leaf has a single vote, for the only target, and its weight is in the packed trees.
@@ -48,7 +52,9 @@ impl TreeEnsembleStep {
             return Err(damaged());
         }
         let is_single = |(at, &end): (usize, &i32)| end as usize == at + 1;
-        let has_weights = op.count == 1 && leaves[0] == 0 && leaves[1..].iter().enumerate().all(is_single);
+        let is_double = input.dtype == DataType::Float64;
+        let has_weights =
+            !is_double && op.count == 1 && leaves[0] == 0 && leaves[1..].iter().enumerate().all(is_single);
         let mut numbers = Buffer::zeroed((leaves.len() - 1) * size_of::<u32>())?;
         let weights = elements::<u32>(operands[5].bytes());
         let list = elements_mut::<u32>(numbers.bytes_mut());
@@ -56,14 +62,17 @@ impl TreeEnsembleStep {
             .enumerate()
             .for_each(|(at, number)| *number = if has_weights { weights[at] } else { at as u32 });
         let given = Given {
-            thresholds: elements(operands[0].bytes()),
+            thresholds: match is_double {
+                true => Thresholds::Doubles(elements(operands[0].bytes())),
+                false => Thresholds::Floats(elements(operands[0].bytes())),
+            },
             branches: ints(1).as_chunks().0,
             roots: ints(2),
             leaves: elements(numbers.bytes()),
             width: sizes[1] as usize,
         };
         let trees = Trees::pack(&given)?.ok_or_else(damaged)?;
-        Ok(TreeEnsembleStep { op: op.clone(), rows: sizes[0] as usize, trees, has_weights })
+        Ok(TreeEnsembleStep { op: op.clone(), dtype: input.dtype, rows: sizes[0] as usize, trees, has_weights })
     }
 
     /// The operands that the step does not read from memory.
@@ -83,7 +92,7 @@ impl TreeEnsembleStep {
         self.rows < threads.count() && threads.useful(COST * self.trees.levels()) > 1
     }
 
-    fn by_trees(&self, env: &Env, x: &[f32], votes: &Votes, scratch: &mut [f64], out: &mut [f32]) {
+    fn by_trees<T: Number>(&self, env: &Env, x: &[T], votes: &Votes<T>, scratch: &mut [f64], out: &mut [T]) {
         let (count, width) = (self.trees.count(), self.trees.width());
         let (numbers, sums) = scratch.split_at_mut(count);
         let sums = &mut sums[..self.op.count as usize];
@@ -99,7 +108,7 @@ impl TreeEnsembleStep {
         }
     }
 
-    fn by_rows(&self, env: &Env, x: &[f32], votes: &Votes, scratch: &mut [f64], out: &mut [f32]) {
+    fn by_rows<T: Number>(&self, env: &Env, x: &[T], votes: &Votes<T>, scratch: &mut [f64], out: &mut [T]) {
         let (width, count) = (self.trees.width(), self.op.count as usize);
         let cost = COST * self.trees.levels();
         for_each_chunk_with(env.threads, out, count, 1, cost, scratch, |first, out, scratch| {
@@ -118,8 +127,13 @@ impl TreeEnsembleStep {
     }
 }
 
+/// The type of features, weights and outputs.
+trait Number: Feature + Float {}
+
+impl<T: Feature + Float> Number for T {}
+
 /// What leaves add to the sums of a row.
-struct Votes<'a> {
+struct Votes<'a, T> {
     aggregate: Aggregate,
     /// What a target has without a vote.
     absent: f64,
@@ -127,10 +141,10 @@ struct Votes<'a> {
     is_open: bool,
     divisor: f64,
     /// Where the votes of leaves begin, their targets and weights; `None` if the number of a leaf is its weight.
-    lists: Option<(&'a [i32], &'a [i32], &'a [f32])>,
+    lists: Option<(&'a [i32], &'a [i32], &'a [T])>,
 }
 
-impl Votes<'_> {
+impl<T: Number> Votes<'_, T> {
     fn begin(&self, sums: &mut [f64]) {
         sums.fill(if self.is_open { f64::NAN } else { 0.0 });
     }
@@ -143,25 +157,24 @@ impl Votes<'_> {
     #[inline(always)]
     fn add(&self, leaf: u32, sums: &mut [f64]) {
         match self.lists {
-            None => self.combine(&mut sums[0], f32::from_bits(leaf)),
+            None => self.combine(&mut sums[0], f64::from(f32::from_bits(leaf))),
             Some((starts, targets, weights)) => {
                 let own = starts[leaf as usize] as usize..starts[leaf as usize + 1] as usize;
                 for (&target, &weight) in targets[own.clone()].iter().zip(&weights[own]) {
-                    self.combine(&mut sums[target as usize], weight);
+                    self.combine(&mut sums[target as usize], weight.into());
                 }
             }
         }
     }
 
     #[inline(always)]
-    fn combine(&self, sum: &mut f64, weight: f32) {
-        let weight = f64::from(weight);
+    fn combine(&self, sum: &mut f64, weight: f64) {
         *sum = if self.is_open && sum.is_nan() { weight } else { self.aggregate.combine(*sum, weight) };
     }
 
-    fn finish(&self, sums: &[f64], out: &mut [f32]) {
+    fn finish(&self, sums: &[f64], out: &mut [T]) {
         for (&sum, out) in sums.iter().zip(out) {
-            *out = if self.is_open && sum.is_nan() { self.absent as f32 } else { (sum / self.divisor) as f32 };
+            *out = T::nearest(if self.is_open && sum.is_nan() { self.absent } else { sum / self.divisor });
         }
     }
 }
@@ -172,7 +185,25 @@ impl Run for TreeEnsembleStep {
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
-        let (x, op) = (io.input::<f32>(0), &self.op);
+        match self.dtype {
+            DataType::Float64 => self.run_as::<f64>(env, io),
+            _ => self.run_as::<f32>(env, io),
+        }
+    }
+
+    fn packed(&self) -> Vec<&Arc<Buffer>> {
+        vec![self.trees.packed()]
+    }
+
+    fn scratch_bytes(&self, threads: usize) -> usize {
+        let count = self.op.count as usize;
+        (threads * BLOCK * count).max(self.trees.count() + count) * size_of::<f64>()
+    }
+}
+
+impl TreeEnsembleStep {
+    fn run_as<T: Number>(&self, env: &Env, io: &mut Io) {
+        let (x, op) = (io.input::<T>(0), &self.op);
         let lists = (!self.has_weights).then(|| (io.input(4), io.input(5), io.input(6)));
         let is_average = op.aggregate == Aggregate::Average;
         let is_sum = is_average || op.aggregate == Aggregate::Sum;
@@ -188,15 +219,6 @@ impl Run for TreeEnsembleStep {
             true => self.by_trees(env, x, &votes, scratch, out),
             false => self.by_rows(env, x, &votes, scratch, out),
         }
-    }
-
-    fn packed(&self) -> Vec<&Arc<Buffer>> {
-        vec![self.trees.packed()]
-    }
-
-    fn scratch_bytes(&self, threads: usize) -> usize {
-        let count = self.op.count as usize;
-        (threads * BLOCK * count).max(self.trees.count() + count) * size_of::<f64>()
     }
 }
 
@@ -257,22 +279,26 @@ mod tests {
             own as i32
         }
 
-        fn graph(&self, [rows, width]: [u32; 2], attributes: &str) -> Graph {
+        fn graph(&self, dtype: DataType, [rows, width]: [u32; 2], attributes: &str) -> Graph {
             let mut builder = Builder::new();
-            let x = builder.input("x", Descriptor::new(DataType::Float32, [rows, width])).unwrap();
+            let x = builder.input("x", Descriptor::new(dtype, [rows, width])).unwrap();
             let mut operands = vec![Some(x)];
             let mut add = |dtype: DataType, shape: &[usize], bytes: &[u8]| {
                 let shape: Vec<u32> = shape.iter().map(|&size| size as u32).collect();
                 operands.push(Some(builder.constant(Descriptor::new(dtype, shape), bytes).unwrap()));
             };
-            let floats = |list: &[f32]| bytes_of(list).to_vec();
+            let floats = |list: &[f32]| match dtype {
+                // Thresholds and weights that are no float32.
+                DataType::Float64 => bytes_of(&list.iter().map(|&x| f64::from(x) * 1.1).collect::<Vec<_>>()).to_vec(),
+                _ => bytes_of(list).to_vec(),
+            };
             let ints = |list: &[i32]| bytes_of(list).to_vec();
-            add(DataType::Float32, &[self.thresholds.len()], &floats(&self.thresholds));
+            add(dtype, &[self.thresholds.len()], &floats(&self.thresholds));
             add(DataType::Int32, &[self.branches.len(), 4], &ints(self.branches.as_flattened()));
             add(DataType::Int32, &[self.roots.len()], &ints(&self.roots));
             add(DataType::Int32, &[self.leaves.len()], &ints(&self.leaves));
             add(DataType::Int32, &[self.targets.len()], &ints(&self.targets));
-            add(DataType::Float32, &[self.weights.len()], &floats(&self.weights));
+            add(dtype, &[self.weights.len()], &floats(&self.weights));
             let op = Extension::read("treeEnsemble", Attributes::parse(attributes)).unwrap();
             let outputs = builder.add_operation(op.into(), operands, String::new()).unwrap();
             builder.finish(vec![("y".to_string(), outputs[0])])
@@ -281,9 +307,22 @@ mod tests {
 
     /// Checks random trees on numbers, some of which are NaN or infinite.
     fn check_trees(rows: u32, trees: u32, depth: u32, [width, count, votes]: [i32; 3], attributes: &str) {
+        for dtype in [DataType::Float32, DataType::Float64] {
+            check_trees_of(dtype, rows, trees, depth, [width, count, votes], attributes);
+        }
+    }
+
+    fn check_trees_of(
+        dtype: DataType,
+        rows: u32,
+        trees: u32,
+        depth: u32,
+        [width, count, votes]: [i32; 3],
+        attributes: &str,
+    ) {
         let mut random = Random::new(u64::from(rows * 1000 + trees));
         let lists = Lists::random(&mut random, trees, depth, [width, count, votes]);
-        let graph = lists.graph([rows, width as u32], &format!("count={count} {attributes}"));
+        let graph = lists.graph(dtype, [rows, width as u32], &format!("count={count} {attributes}"));
         let descriptor = graph.descriptor(graph.inputs[0].1);
         let x = crate::ops::tensor::Tensor::from_fn(descriptor, |_| {
             let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
@@ -291,7 +330,7 @@ mod tests {
             x.unwrap_or_else(|| random.uniform() * 5.0 - 2.5).into()
         });
         let x = x.rounded();
-        // Sums are rounded once.
+        // Sums are rounded once; those of float64 at each term, in the order of the oracle.
         check_with(&graph, &HashMap::from([("x".to_string(), x)]), Tolerance::ulps(1));
     }
 

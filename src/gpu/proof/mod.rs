@@ -12,7 +12,7 @@ use super::lower::lower;
 use super::simulate::{GENERATORS, is_in_first_half, random_graph};
 use super::split::split;
 use super::steps::product::choice::{TILES, Variant};
-use super::testing::{DIALECTS, optimized};
+use super::testing::{DIALECTS, is_for_gpus, optimized};
 use crate::compile::memory::{Place, Space};
 use crate::ir::{Graph, parse};
 use crate::ops::sweep::for_each_graph;
@@ -91,6 +91,9 @@ fn keep(kind: &str, name: &str, words: &[u32]) {
 fn sweep(names: impl Fn(&str) -> bool) {
     let mut translated = Translated::default();
     for_each_graph(names, |graph, _| {
+        if !is_for_gpus(&graph) {
+            return;
+        }
         for dialect in DIALECTS.into_iter().chain([AMD]) {
             translated.add_graph(&graph, dialect);
         }

@@ -33,7 +33,7 @@ impl Request {
 pub fn check(model: &Model, builder: &mut Builder, request: &Request) -> Result<Option<Rest>> {
     let is_open = |input: &ValueInfo| {
         let is_given = request.shapes.contains_key(&input.name) || request.bindings.contains_key(&input.name);
-        input.shape.is_none() && input_type(input, request.converts).is_ok() && !is_given
+        input.shape.is_none() && input_type(input, request.for_api).is_ok() && !is_given
     };
     if model.free_inputs().any(is_open) {
         return Ok(None); // not even the rank is known

@@ -4,6 +4,8 @@ use super::{Binding, Imported, Importer, Place, Request, Value};
 use crate::dimension::{dims, numbers};
 use crate::dtype::DataType;
 use crate::error::Code;
+use crate::ir::OperandId;
+use crate::onnx::constants::without_double;
 use crate::onnx::cuts::Cuts;
 use crate::onnx::error::{ModelError, Result, quoted};
 use crate::onnx::flow::{Flow, Frontier};
@@ -16,8 +18,8 @@ use crate::shape::Descriptor;
 use std::collections::BTreeMap;
 
 /// The data type of an input.
-pub(in crate::onnx) fn input_type(input: &ValueInfo, converts: bool) -> Result<DataType> {
-    let carried = input.element.filter(|_| converts || !input.is_texts()).and_then(ElementType::carried);
+pub(in crate::onnx) fn input_type(input: &ValueInfo, for_api: bool) -> Result<DataType> {
+    let carried = input.element.filter(|_| !for_api || !input.is_texts()).and_then(ElementType::carried);
     carried.ok_or_else(|| {
         let (name, data_type) = (quoted(&input.name), &input.data_type);
         let message = format!("the input {name} is of type {data_type}, which WebNN does not have");
@@ -58,7 +60,7 @@ impl Importer<'_> {
         std::mem::take(&mut self.refused).none()?;
         let undecided = std::mem::take(&mut self.undecided);
         if self.cuts.as_ref().is_none_or(Cuts::is_empty) && !self.leaves_items(request, wanted)? {
-            let outputs = wanted.iter().map(|&value| self.output(value, request.converts)).collect::<Result<_>>()?;
+            let outputs = wanted.iter().map(|&value| self.output(value, request.for_api)).collect::<Result<_>>()?;
             return Ok(Imported { inputs, outputs, rest: None, undecided });
         }
         let given: NameSet = self.model.required_inputs().map(|(_, value)| value).collect();
@@ -68,7 +70,7 @@ impl Importer<'_> {
 
     /// Whether a session returns wanted values that are no tensors.
     fn leaves_items(&mut self, request: &Request, wanted: &[NameId]) -> Result<bool> {
-        if !request.converts || self.cuts.is_none() {
+        if request.for_api || self.cuts.is_none() {
             return Ok(false);
         }
         let is_item = |&id: &NameId| Ok(matches!(self.value(id)?, Some(Value::Sequence(_) | Value::Absent)));
@@ -95,15 +97,16 @@ impl Importer<'_> {
         for input in model.free_inputs() {
             given(&input.name).map_or(Ok(()), |shape| sizes.bind(input, shape))?;
         }
-        let mut bindings = Vec::new();
+        let (mut bindings, is_narrow) = (Vec::new(), request.for_api || !self.has_doubles);
         for (input, value) in model.required_inputs() {
             let is_needed = needed.contains(&value);
-            if let (true, Some(_), Some(cuts)) = (request.converts, input.items, &mut self.cuts) {
+            if let (true, Some(_), Some(cuts)) = (!request.for_api, input.items, &mut self.cuts) {
                 cuts.wait_for(value);
                 continue;
             }
-            let dtype = match input_type(input, request.converts) {
+            let dtype = match input_type(input, request.for_api) {
                 Err(_) if !is_needed => continue,
+                Ok(dtype) if is_narrow => without_double(dtype),
                 dtype => dtype?,
             };
             if let Some(id) = request.bindings.get(&input.name) {
@@ -113,7 +116,8 @@ impl Importer<'_> {
                     let message = format!("the binding of {name} is of type {got}, expected {dtype}");
                     return Err(ModelError::coded(Code::Type, message));
                 }
-                self.values.insert(value, of_type(input, Value::Tensor(*id)));
+                let id = self.widened_input(input, *id)?;
+                self.values.insert(value, of_type(input, Value::Tensor(id)));
                 continue;
             }
             let shape = match given(&input.name).map_or_else(|| sizes.shape(input), |shape| Ok(shape.clone())) {
@@ -134,7 +138,8 @@ impl Importer<'_> {
     ) -> Result<Binding> {
         let name = input.name.clone();
         if descriptor.is_empty() {
-            self.values.insert(value, Value::Empty(descriptor.clone()));
+            let dtype = input.element.and_then(|element| self.computed_type(element)).unwrap_or(descriptor.dtype);
+            self.values.insert(value, Value::Empty(Descriptor { dtype, ..descriptor.clone() }));
             return Ok(Binding { name, descriptor, operand: None });
         }
         if !is_needed {
@@ -144,11 +149,26 @@ impl Importer<'_> {
             .builder
             .input(&name, descriptor.clone())
             .map_err(|error| ModelError::coded(Code::UnsupportedOperator, error.message))?;
-        self.values.insert(value, of_type(input, Value::Tensor(id)));
+        let own = self.widened_input(input, id)?;
+        self.values.insert(value, of_type(input, Value::Tensor(own)));
         Ok(Binding { name, descriptor, operand: Some(id) })
     }
 
-    fn output(&mut self, value: NameId, converts: bool) -> Result<Binding> {
+    /// The operand of an input as the model computes with it: in float64 if it is a double that the API passes as float32.
+    fn widened_input(&mut self, input: &ValueInfo, id: OperandId) -> Result<OperandId> {
+        let is_double = input.element.and_then(|element| self.computed_type(element)) == Some(DataType::Float64);
+        match is_double && self.builder.descriptor(id).dtype == DataType::Float32 {
+            true => self.cast(id, DataType::Float64, &input.name),
+            false => Ok(id),
+        }
+    }
+
+    fn cast(&mut self, id: OperandId, to: DataType, label: &str) -> Result<OperandId> {
+        let cast = self.builder.add(Elementwise::Cast { to }, vec![Some(id)], label);
+        Ok(cast.map_err(|error| ModelError::coded(Code::UnsupportedOperator, error.message))?[0])
+    }
+
+    fn output(&mut self, value: NameId, for_api: bool) -> Result<Binding> {
         let (model, name) = (self.model, self.model.arena.name(value));
         let fail =
             |why: String| ModelError::coded(Code::UnsupportedOperator, format!("the output {} {why}", quoted(name)));
@@ -159,7 +179,7 @@ impl Importer<'_> {
         }
         let value = self.value(value)?.map(|value| self.computed(value)).transpose()?;
         let is_texts = matches!(value, Some(Value::Texts(_)));
-        if is_texts && !converts {
+        if is_texts && for_api {
             return Err(fail("is a tensor of texts, which WebNN does not have".to_string()));
         }
         if let Some(Value::Tensor(_) | Value::Texts(_)) = value {
@@ -168,6 +188,20 @@ impl Importer<'_> {
         }
         let (descriptor, operand) = match value {
             Some(Value::Tensor(id) | Value::Texts(id)) => {
+                // What operators without float64 return is still of the declared type.
+                let dtype = self.builder.descriptor(id).dtype;
+                let to = match declared.and_then(|output| output.element) {
+                    Some(ElementType::Double) if self.has_doubles && !for_api => DataType::Float64,
+                    Some(ElementType::Float) => DataType::Float32,
+                    _ if for_api => without_double(dtype),
+                    _ => dtype,
+                };
+                let id = match (dtype, to) {
+                    (DataType::Float32, DataType::Float64) | (DataType::Float64, DataType::Float32) => {
+                        self.cast(id, to, name)?
+                    }
+                    _ => id,
+                };
                 // An output must be computed by a node.
                 let id = match self.builder.is_computed(id) {
                     true => id,

@@ -53,9 +53,9 @@ pub struct Request {
     /// Whether loops become part of the graph even if their rounds are many, or depend on free sizes. Without a cut,
     /// they always do.
     pub unrolls_all: bool,
-    /// Whether inputs and outputs may be other than tensors of numbers: the caller converts texts to their numbers and
-    /// back, and passes lists and optionals to the nodes that are left for later.
-    pub converts: bool,
+    /// Whether inputs and outputs are those of the API: doubles are float32, and there are neither texts, which others convert
+    /// to their numbers and back, nor lists and optionals, which others pass to the nodes that are left for later.
+    pub for_api: bool,
     /// Ends the import before it is done.
     pub stop: Stop,
 }
@@ -151,6 +151,8 @@ pub(super) struct Importer<'a> {
     /// For int32 products, the same in float32, for readers that need floats in any case.
     pub float_forms: HashMap<OperandId, OperandId>,
     pub(super) converted: Converted,
+    /// Whether doubles are float64: on the CPU, and where nodes can be left to it. Otherwise, they are float32.
+    pub(super) has_doubles: bool,
 }
 
 /// Appends the part of `model` that `request` asks for to `builder`. On failure, `builder` remains unchanged.
@@ -252,6 +254,7 @@ pub(super) fn with_budget<T>(
     work: impl FnOnce(&mut Importer) -> Result<T>,
 ) -> Result<T> {
     let before = builder.checkpoint();
+    let has_doubles = builder.has_extensions() || start.cuts.is_some() || start.compute.is_some();
     let mut importer = Importer {
         model,
         builder,
@@ -263,6 +266,7 @@ pub(super) fn with_budget<T>(
             None => None,
         },
         unrolls_all: start.cuts.is_none(),
+        has_doubles,
         cuts: start.cuts,
         undecided: Vec::new(),
         stop: start.stop,

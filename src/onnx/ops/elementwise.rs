@@ -1,7 +1,7 @@
 //! Element-wise arithmetic and casts.
 
 use crate::dtype::{DataType, Number};
-use crate::ir::OperandId;
+use crate::ir::{FileType, OperandId};
 use crate::onnx::call::{Call, Step};
 use crate::onnx::constants::Conversion;
 use crate::onnx::error::Refusal;
@@ -279,7 +279,7 @@ fn cast(call: &mut Call) -> Outcome {
             Ok(outputs)
         }
         _ => {
-            let dtype = to.computed().ok_or_else(|| Refusal(format!("to is {to}, which WebNN does not have")))?;
+            let dtype = call.computed_type(to, "to")?;
             cast_to(call, dtype, to == ElementType::Bool)
         }
     }
@@ -288,13 +288,17 @@ fn cast(call: &mut Call) -> Outcome {
 /// The type to cast input 0 to before all but its lowest 16 bits are dropped: integers wrap, and so do floats within the
 /// range of int32.
 fn wide(call: &Call) -> DataType {
-    let is_float = |dtype: DataType| dtype.is_float();
-    let from = call.input_literal(0).and_then(|literal| literal.element.foreign());
-    let is_real = from.is_some_and(|from| is_float(from.widened()));
-    if is_real || call.input_type(0).is_some_and(is_float) { DataType::Float32 } else { DataType::Int32 }
+    let literal = call.input_literal(0).map(|literal| literal.element);
+    let computed = literal.and_then(|element| call.computed_type(element, "input").ok());
+    let widened = || literal.and_then(ElementType::foreign).map(FileType::widened);
+    match call.input_type(0).or(computed).or_else(widened) {
+        Some(DataType::Float64) => DataType::Float64,
+        Some(dtype) if dtype.is_float() => DataType::Float32,
+        _ => DataType::Int32,
+    }
 }
 
-/// The lowest 16 bits of `x`, an int32 or a float32 that is truncated, as a signed or unsigned number. Floats beyond
+/// The lowest 16 bits of `x`, an int32 or a float that is truncated, as a signed or unsigned number. Floats beyond
 /// int32 become 0, as in onnxruntime on x64.
 fn low_16_bits(call: &mut Call, x: OperandId, is_signed: bool) -> Step<OperandId> {
     /// The first float32 above the range of int32.
@@ -359,6 +363,9 @@ fn cast_to(call: &mut Call, to: DataType, to_bool: bool) -> Outcome {
         if literal.shape.contains(&0) {
             return Ok(vec![Value::Empty(Descriptor::new(to, literal.shape.clone()))]);
         }
+        if literal.element == ElementType::Double && to == DataType::Float64 {
+            return call.computed_value(Value::Literal(literal)).map(|value| vec![value]);
+        }
         if literal.element == ElementType::Double && (to_bool || to != DataType::Float32) {
             // Its float32 form is not exact.
             let output = match to_bool {
@@ -397,7 +404,7 @@ pub const OPERATORS: &[Entry] = &[
     standard("BitCast", "constants, or between integers", bit_cast),
     standard(
         "Cast",
-        "double and bfloat16 become float32; from float8 and float4 only constants; not to these, to float6 and to integers of 2 and 4 bits",
+        "bfloat16 becomes float32; from float8 and float4 only constants; not to these, to float6 and to integers of 2 and 4 bits",
         cast,
     ),
     standard("CastLike", "to truth values only from uint8", cast_like),
@@ -413,7 +420,11 @@ pub const OPERATORS: &[Entry] = &[
     standard("Max", "", |call| variadic(call, E::Max, |_, output| Ok(output))),
     standard("Mean", "", mean),
     standard("Min", "", |call| variadic(call, E::Min, |_, output| Ok(output))),
-    standard("Mod", "float remainders are rounded if the quotient is above 2^24", modulo),
+    standard(
+        "Mod",
+        "float remainders are rounded if the quotient is above 2^24, doubles are computed in float32",
+        modulo,
+    ),
     standard("Mul", "", |call| binary(call, E::Mul)),
     standard("Neg", "", |call| unary(call, E::Neg)),
     standard("Pow", "fractional powers of integers are computed in float32", pow),
@@ -430,6 +441,8 @@ pub const OPERATORS: &[Entry] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ir::Graph;
+    use crate::onnx::import::Request;
     use crate::onnx::tensor::ElementType::{Bool, Float, Int32, Uint8};
     use crate::onnx::testing::{Attr, TestGraph};
 
@@ -474,15 +487,31 @@ mod tests {
     }
 
     #[test]
-    fn wider_floats_inside_of_a_model_are_float32() {
-        let half = 0.5f64.to_le_bytes();
-        let graph = TestGraph::default().input("x", Float, &["2"]).raw("half", ElementType::Double, &[], &half);
-        let graph = graph.node("Cast", "x", "d", vec![("to", Attr::Int(11))]).node("Mul", "d half", "m", vec![]);
-        let text = graph.node("Cast", "m", "y", vec![("to", Attr::Int(1))]).output("y").text(17);
-        assert!(text.contains("mul %0") && !text.contains("cast"), "{text}");
-        let graph = TestGraph::default().input("x", Float, &["2"]);
-        let graph = graph.node("Cast", "x", "y", vec![("to", Attr::Int(11))]).output_of("y", ElementType::Double);
-        let imported = graph.import(17, &Default::default()).unwrap();
+    fn doubles_are_float64_where_the_device_has_it() {
+        let third = (1.0f64 / 3.0).to_le_bytes();
+        let graph = || {
+            let graph = TestGraph::default().input("x", Float, &["2"]).raw("third", ElementType::Double, &[], &third);
+            let graph = graph.node("Cast", "x", "d", vec![("to", Attr::Int(11))]).node("Mul", "d third", "m", vec![]);
+            graph.node("Cast", "m", "y", vec![("to", Attr::Int(1))]).output("y").output_of("m", ElementType::Double)
+        };
+        let text = graph().text(17);
+        assert!(text.contains("cast %0 dataType=float64") && text.contains("constant float64 []"), "{text}");
+        let types = |graph: Graph| graph.outputs.iter().map(|(_, id)| graph.descriptor(*id).dtype).collect::<Vec<_>>();
+        let (single, double) = (DataType::Float32, DataType::Float64);
+        assert_eq!(types(graph().import(17, &Request::default()).unwrap()), [single, double]);
+        // Nodes that are left to the CPU are none of the graph.
+        let for_gpus = graph().import_for_gpus(17).unwrap();
+        assert!(!for_gpus.to_string().contains("float64"), "{for_gpus}");
+        assert_eq!(types(for_gpus), [single, single]);
+    }
+
+    #[test]
+    fn the_api_has_no_doubles_at_its_boundary() {
+        let graph = TestGraph::default().input("x", ElementType::Double, &["2"]);
+        let graph = graph.node("Neg", "x", "y", vec![]).output_of("y", ElementType::Double);
+        let imported = graph.import(17, &Request { for_api: true, ..Request::default() }).unwrap();
+        let text = imported.to_string();
+        assert!(text.contains("input x float32 [2]") && text.contains("cast %0 dataType=float64"), "{text}");
         assert_eq!(imported.descriptor(imported.outputs[0].1).dtype, DataType::Float32);
     }
 

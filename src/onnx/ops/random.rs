@@ -80,9 +80,7 @@ impl Source {
 /// The type of the output: that of the attribute `dtype`, or `default` without it.
 fn output_type(call: &Call, default: Option<DataType>) -> Step<DataType> {
     match call.type_attribute("dtype")? {
-        Some(element) => {
-            element.computed().ok_or_else(|| Refusal(format!("dtype is {element}, which WebNN does not have")))
-        }
+        Some(element) => call.computed_type(element, "dtype"),
         None => default.ok_or_else(|| "the input is of a type that WebNN does not have".into()),
     }
 }

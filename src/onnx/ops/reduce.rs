@@ -188,7 +188,7 @@ fn along(call: &mut Call, f: fn(&mut Call, OperandId, u32) -> Step<OperandId>) -
 /// `x - log(sum(exp(x)))`. Where there is no kernel for it, subtracts the maximum from `x` first, to keep large numbers
 /// from canceling.
 fn log_softmax(call: &mut Call, x: OperandId, axis: u32) -> Step<OperandId> {
-    if call.has_extensions() {
+    if call.has_extensions() && call.dtype(x) != DataType::Float64 {
         return call.emit(LogSoftmax { axis }, &[x]);
     }
     let max = call.reduce(ReduceKind::Max, x, &[axis], true)?;

@@ -193,8 +193,7 @@ fn constant_of_shape(call: &mut Call) -> Outcome {
     let shape = checked_dims(&call.int_dims(0, "input")?)?;
     let value = call.tensor_attribute("value")?;
     let element = value.as_ref().map_or(ElementType::Float, |literal| literal.element);
-    let dtype =
-        element.computed().ok_or_else(|| Refusal(format!("value is of type {element}, which WebNN does not have")))?;
+    let dtype = call.computed_type(element, "value")?;
     if shape.iter().any(|&dim| dim == 0) {
         return Ok(vec![Value::Empty(Descriptor::new(dtype, shape))]);
     }

@@ -163,7 +163,7 @@ impl NamedOperator for GridSample {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "gridSample",
         operands: &[
-            operand("input", ANY, (3, 2 + MAX_DIMENSIONS)),
+            operand("input", DRAFT, (3, 2 + MAX_DIMENSIONS)),
             operand("grid", Types::OneOf(&[DataType::Float32]), (3, 2 + MAX_DIMENSIONS)),
         ],
         outputs: &[output("output", Types::SameAs("input"), (3, 2 + MAX_DIMENSIONS))],

@@ -65,7 +65,8 @@ impl Aggregate {
 }
 
 const INTS: Types = Types::OneOf(&[DataType::Int32]);
-const FLOAT: Types = Types::OneOf(&[DataType::Float32]);
+const FLOATS: Types = Types::OneOf(&[DataType::Float32, DataType::Float64]);
+const SAME: Types = Types::SameAs("input");
 
 /// Numbers of a branch beside its threshold.
 pub const BRANCH: u32 = 4;
@@ -74,15 +75,15 @@ impl NamedOperator for TreeEnsemble {
     const RULES: &'static [OpRule] = &[OpRule {
         name: "treeEnsemble",
         operands: &[
-            operand("input", FLOAT, (2, 2)),
-            operand("thresholds", FLOAT, (1, 1)),
+            operand("input", FLOATS, (2, 2)),
+            operand("thresholds", SAME, (1, 1)),
             operand("branches", INTS, (2, 2)),
             operand("roots", INTS, (1, 1)),
             operand("leaves", INTS, (1, 1)),
             operand("targets", INTS, (1, 1)),
-            operand("weights", FLOAT, (1, 1)),
+            operand("weights", SAME, (1, 1)),
         ],
-        outputs: &[output("output", FLOAT, (2, 2))],
+        outputs: &[output("output", SAME, (2, 2))],
     }];
 
     fn read(_name: &str, attributes: &mut Attributes) -> Result<TreeEnsemble, Problem> {
@@ -114,7 +115,7 @@ impl Operator for TreeEnsemble {
                 return Err(Problem::Shape { operand, got: got.shape.clone(), expected });
             }
         }
-        Ok(vec![Descriptor::new(DataType::Float32, vec![input.shape[0], self.count.into()])])
+        Ok(vec![Descriptor::new(input.dtype, vec![input.shape[0], self.count.into()])])
     }
 
     fn rows(&self, inputs: &Inputs, _output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {

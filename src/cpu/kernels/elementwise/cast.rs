@@ -24,13 +24,14 @@ macro_rules! converts {
 }
 
 converts! {
-    f32 => f32;
-    i32 => f32 i32 u32 i64 u64 i8 u8;
-    u32 => f32 i32 u32 i64 u64 i8 u8;
-    i64 => f32 i32 u32 i64 u64 i8 u8;
-    u64 => f32 i32 u32 i64 u64 i8 u8;
-    i8 => f32 i32 u32 i64 u64 i8 u8;
-    u8 => f32 i32 u32 i64 u64 i8 u8;
+    f32 => f32 f64;
+    f64 => f32 f64 i32 u32 i64 u64 i8 u8;
+    i32 => f32 f64 i32 u32 i64 u64 i8 u8;
+    u32 => f32 f64 i32 u32 i64 u64 i8 u8;
+    i64 => f32 f64 i32 u32 i64 u64 i8 u8;
+    u64 => f32 f64 i32 u32 i64 u64 i8 u8;
+    i8 => f32 f64 i32 u32 i64 u64 i8 u8;
+    u8 => f32 f64 i32 u32 i64 u64 i8 u8;
 }
 
 /// Conversions from float32: `as` computes the same, but is not vectorized. Each clamps to the floats whose integers
@@ -64,6 +65,11 @@ truncates! {
 /// `out[i] = x[i]`, converted.
 pub fn cast<T: Convert<U>, U: Element>(isa: Isa, x: &[T], out: &mut [U]) {
     isa.run(Cast { x, out });
+}
+
+/// [`cast`] from or to float64, the same code for every instruction set.
+pub fn cast_double<T: Convert<U>, U: Element>(x: &[T], out: &mut [U]) {
+    map(x, out, T::convert);
 }
 
 struct Cast<'a, T, U> {

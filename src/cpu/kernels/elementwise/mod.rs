@@ -5,12 +5,14 @@
 
 mod cast;
 mod compare;
+mod double;
 mod float;
 mod integer;
 mod quantize;
 
-pub use cast::{Convert, cast};
+pub use cast::{Convert, cast, cast_double};
 pub use compare::{compare, select, test_float};
+pub use double::{binary_double, round_doubles, test_double, unary_double};
 pub use float::{binary_float, binary_float_uniform, scale_and_shift, unary_float, unary_float_in_place};
 pub use integer::{Integer, binary_integer, unary_integer};
 pub use quantize::{Quantized, dequantize, dequantize_uniform, quantize, quantize_uniform};

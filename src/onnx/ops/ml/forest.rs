@@ -1,5 +1,5 @@
 //! Decision trees as files describe them, and as `treeEnsemble` takes them: each comparison is whether a feature is at
-//! most a float32 threshold.
+//! most a threshold, a number of the type of the features.
 
 use crate::onnx::call::Step;
 use crate::onnx::error::Refusal;
@@ -55,6 +55,39 @@ impl Mode {
     }
 }
 
+/// The numbers that features, thresholds and weights are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Numbers {
+    /// Those of float32.
+    Floats,
+    /// Those of float64.
+    Doubles,
+}
+
+impl Numbers {
+    /// The nearest one.
+    fn nearest(self, value: f64) -> f64 {
+        if self == Numbers::Floats { f64::from(value as f32) } else { value }
+    }
+
+    /// The next smaller one.
+    fn next_down(self, value: f64) -> f64 {
+        if self == Numbers::Floats { f64::from((value as f32).next_down()) } else { value.next_down() }
+    }
+
+    /// The largest one that is at most `value`: as many of them are at most either.
+    fn at_most(self, value: f64) -> f64 {
+        let near = self.nearest(value);
+        if near > value { self.next_down(near) } else { near }
+    }
+
+    /// The largest one below `value`, if there is one.
+    fn below(self, value: f64) -> Option<f64> {
+        let near = self.at_most(value);
+        if near < value { Some(near) } else { (near > f64::NEG_INFINITY).then(|| self.next_down(near)) }
+    }
+}
+
 /// Where a side of a branch leads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Child {
@@ -88,23 +121,23 @@ impl Source {
     }
 
     /// The comparisons with thresholds that take the place of this branch.
-    fn tests(&self) -> Vec<Test> {
+    fn tests(&self, numbers: Numbers) -> Vec<Test> {
         let missing = self.takes_missing();
-        let test = |threshold: Option<f32>, swapped: bool| {
+        let test = |threshold: Option<f64>, swapped: bool| {
             // No number is at most NaN.
-            let threshold = threshold.unwrap_or(f32::NAN);
+            let threshold = threshold.unwrap_or(f64::NAN);
             let sides = if swapped { [Side::No, Side::Yes] } else { [Side::Yes, Side::No] };
             vec![Test { threshold, sides, missing: missing != swapped }]
         };
         match self.mode {
             _ if self.value.is_nan() && !matches!(self.mode, Mode::Member | Mode::NotEqual) => test(None, false),
-            Mode::AtMost => test(Some(at_most(self.value)), false),
-            Mode::Below => test(below(self.value), false),
-            Mode::AtLeast => test(below(self.value), true),
-            Mode::Above => test(Some(at_most(self.value)), true),
-            Mode::Equal => among(&[self.value], [Side::Yes, Side::No], missing),
-            Mode::NotEqual => among(&[self.value], [Side::No, Side::Yes], !missing),
-            Mode::Member => among(&self.members, [Side::Yes, Side::No], missing),
+            Mode::AtMost => test(Some(numbers.at_most(self.value)), false),
+            Mode::Below => test(numbers.below(self.value), false),
+            Mode::AtLeast => test(numbers.below(self.value), true),
+            Mode::Above => test(Some(numbers.at_most(self.value)), true),
+            Mode::Equal => among(numbers, &[self.value], [Side::Yes, Side::No], missing),
+            Mode::NotEqual => among(numbers, &[self.value], [Side::No, Side::Yes], !missing),
+            Mode::Member => among(numbers, &self.members, [Side::Yes, Side::No], missing),
         }
     }
 }
@@ -123,42 +156,29 @@ enum Side {
 /// Whether a feature is at most a threshold.
 #[derive(Clone, Copy, Debug)]
 struct Test {
-    threshold: f32,
+    threshold: f64,
     /// Where it leads if the feature is, and if not.
     sides: [Side; 2],
     /// Whether NaN counts as at most the threshold.
     missing: bool,
 }
 
-/// The largest float32 that is at most `value`: as many float32 numbers are at most either.
-fn at_most(value: f64) -> f32 {
-    let near = value as f32;
-    if f64::from(near) > value { near.next_down() } else { near }
-}
-
-/// The largest float32 below `value`, if there is one.
-fn below(value: f64) -> Option<f32> {
-    let near = at_most(value);
-    if f64::from(near) < value { Some(near) } else { (near > f32::NEG_INFINITY).then(|| near.next_down()) }
-}
-
 /// Tests that lead to the first side for the numbers in `set`, else to the second; NaN leads to the first one if
 /// `missing`.
-fn among(set: &[f64], [inside, outside]: [Side; 2], missing: bool) -> Vec<Test> {
-    // Others are no float32.
-    let mut set: Vec<f32> =
-        set.iter().map(|&x| x as f32).zip(set).filter(|(x, y)| f64::from(*x) == **y).map(|(x, _)| x).collect();
-    set.sort_by(f32::total_cmp);
+fn among(numbers: Numbers, set: &[f64], [inside, outside]: [Side; 2], missing: bool) -> Vec<Test> {
+    // No feature is another number.
+    let mut set: Vec<f64> = set.iter().copied().filter(|&x| numbers.nearest(x) == x).collect();
+    set.sort_by(f64::total_cmp);
     set.dedup();
     let mut tests = Vec::new();
     for (at, &number) in set.iter().enumerate() {
         let next = if at + 1 < set.len() { Side::Test(2 * at + 2) } else { outside };
         tests.push(Test { threshold: number, sides: [Side::Test(2 * at + 1), next], missing });
-        let threshold = below(number.into()).unwrap_or(f32::NAN);
+        let threshold = numbers.below(number).unwrap_or(f64::NAN);
         tests.push(Test { threshold, sides: [outside, inside], missing: false });
     }
     if tests.is_empty() {
-        tests.push(Test { threshold: f32::NAN, sides: [inside, outside], missing });
+        tests.push(Test { threshold: f64::NAN, sides: [inside, outside], missing });
     }
     tests
 }
@@ -175,6 +195,8 @@ pub struct Vote {
 /// All trees of a node.
 #[derive(Debug)]
 pub struct Forest {
+    /// What features are.
+    pub numbers: Numbers,
     /// The branches; `None` for a number that is that of a leaf.
     pub branches: Vec<Option<Source>>,
     /// The votes of leaves.
@@ -187,7 +209,7 @@ pub struct Forest {
 #[derive(Debug, Default)]
 pub struct Packed {
     /// The thresholds of branches.
-    pub thresholds: Vec<f32>,
+    pub thresholds: Vec<f64>,
     /// Their features and where they lead.
     pub branches: Vec<[i32; 4]>,
     /// Where trees begin.
@@ -197,7 +219,7 @@ pub struct Packed {
     /// The targets of votes.
     pub targets: Vec<i32>,
     /// The weights of votes.
-    pub weights: Vec<f32>,
+    pub weights: Vec<f64>,
     /// The largest feature of a branch.
     pub most_feature: Option<u32>,
 }
@@ -220,8 +242,8 @@ impl Packed {
     }
 
     /// Adds tests of the branch `source`, the first of which belongs in `slots`. Returns the slots of its children.
-    fn add_branch(&mut self, source: &Source, slots: &[Slot]) -> Step<[Vec<Slot>; 2]> {
-        let (first, tests) = (self.branches.len(), source.tests());
+    fn add_branch(&mut self, source: &Source, numbers: Numbers, slots: &[Slot]) -> Step<[Vec<Slot>; 2]> {
+        let (first, tests) = (self.branches.len(), source.tests(numbers));
         self.fill(slots, number(first)?);
         let mut children = [Vec::new(), Vec::new()];
         for (at, test) in tests.into_iter().enumerate() {
@@ -240,7 +262,7 @@ impl Packed {
     }
 
     /// Adds a leaf with these votes, which belongs in `slots`.
-    fn add_leaf(&mut self, votes: &[Vote], targets: u32, slots: &[Slot]) -> Step<()> {
+    fn add_leaf(&mut self, votes: &[Vote], targets: u32, numbers: Numbers, slots: &[Slot]) -> Step<()> {
         self.fill(slots, -1 - number(self.leaves.len() - 1)?);
         for &Vote { target, weight } in votes {
             let valid = u32::try_from(target).ok().filter(|&target| target < targets);
@@ -249,7 +271,7 @@ impl Packed {
                 return Err("the weight of a leaf is NaN".into());
             }
             self.targets.push(valid as i32);
-            self.weights.push(weight as f32);
+            self.weights.push(numbers.nearest(weight));
         }
         self.leaves.push(number(self.targets.len())?);
         Ok(())
@@ -263,8 +285,8 @@ fn number(at: usize) -> Step<i32> {
 
 impl Forest {
     /// A forest with this number of leaves without votes, and without branches.
-    pub fn new(leaves: usize) -> Forest {
-        Forest { branches: Vec::new(), leaves: vec![Vec::new(); leaves], roots: Vec::new() }
+    pub fn new(numbers: Numbers, leaves: usize) -> Forest {
+        Forest { numbers, branches: Vec::new(), leaves: vec![Vec::new(); leaves], roots: Vec::new() }
     }
 
     fn votes(&self) -> impl Iterator<Item = &Vote> {
@@ -330,10 +352,10 @@ impl Forest {
                 }
                 match &self.branches.get(at).filter(|_| kind == 0) {
                     Some(Some(source)) => {
-                        let [yes, no] = packed.add_branch(source, &slots)?;
+                        let [yes, no] = packed.add_branch(source, self.numbers, &slots)?;
                         open.extend([(source.children[1], no), (source.children[0], yes)]);
                     }
-                    _ => packed.add_leaf(&self.leaves[at], targets, &slots)?,
+                    _ => packed.add_leaf(&self.leaves[at], targets, self.numbers, &slots)?,
                 }
             }
         }
@@ -357,11 +379,10 @@ mod tests {
         [Mode::AtMost, Mode::Below, Mode::AtLeast, Mode::Above, Mode::Equal, Mode::NotEqual, Mode::Member];
 
     /// The definition of the modes.
-    fn holds(source: &Source, x: f32) -> bool {
+    fn holds(source: &Source, x: f64) -> bool {
         if x.is_nan() && source.counts_missing {
             return true;
         }
-        let x = f64::from(x);
         match source.mode {
             Mode::AtMost => x <= source.value,
             Mode::Below => x < source.value,
@@ -374,7 +395,7 @@ mod tests {
     }
 
     /// The leaf that `x` reaches.
-    fn reached(packed: &Packed, x: f32) -> i32 {
+    fn reached(packed: &Packed, x: f64) -> i32 {
         let mut place = packed.roots[0];
         while let Ok(at) = usize::try_from(place) {
             let [_, at_most, above, missing] = packed.branches[at];
@@ -391,23 +412,27 @@ mod tests {
         let max = f64::from(f32::MAX);
         let near = [0.0, 1.0, -1.0, 0.1, 1e-45, 1e-50, max, 2.0 * max, 16_777_217.0, f64::INFINITY];
         let values: Vec<f64> = near.iter().flat_map(|&x| [x, -x]).chain([f64::NAN]).collect();
-        let numbers = values.iter().map(|&value| value as f32).flat_map(|x| [x, x.next_down(), x.next_up()]);
-        let numbers: Vec<f32> = numbers.chain([f32::NAN]).collect();
+        let floats = values.iter().map(|&value| value as f32).flat_map(|x| [x, x.next_down(), x.next_up()]);
+        let floats: Vec<f64> = floats.chain([f32::NAN]).map(f64::from).collect();
+        let doubles = values.iter().flat_map(|x| [*x, x.next_down(), x.next_up()]).chain(floats.iter().copied());
+        let doubles: Vec<f64> = doubles.collect();
         for mode in MODES {
             for &value in &values {
                 for counts_missing in [false, true] {
                     for members in [vec![], vec![value], vec![value, 1.0, -0.0, 3.5, 1.0, 0.1]] {
                         let children = [Child::Leaf(0), Child::Leaf(1)];
                         let source = Source { feature: 0, mode, value, members, counts_missing, children };
-                        let mut forest = Forest::new(2);
-                        forest.leaves.iter_mut().for_each(|votes| votes.push(Vote { target: 0, weight: 1.0 }));
-                        forest.roots.push(Child::Branch(0));
-                        forest.branches.push(Some(source.clone()));
-                        let packed = forest.packed(1).unwrap();
-                        // The first leaf that is found is the first child.
-                        for &x in &numbers {
-                            let expected = i32::from(!holds(&source, x));
-                            assert_eq!(reached(&packed, x), expected, "{source:?} of {x}: {packed:?}");
+                        for (numbers, all) in [(Numbers::Floats, &floats), (Numbers::Doubles, &doubles)] {
+                            let mut forest = Forest::new(numbers, 2);
+                            forest.leaves.iter_mut().for_each(|votes| votes.push(Vote { target: 0, weight: 1.0 }));
+                            forest.roots.push(Child::Branch(0));
+                            forest.branches.push(Some(source.clone()));
+                            let packed = forest.packed(1).unwrap();
+                            // The first leaf that is found is the first child.
+                            for &x in all {
+                                let expected = i32::from(!holds(&source, x));
+                                assert_eq!(reached(&packed, x), expected, "{source:?} of {x}: {packed:?}");
+                            }
                         }
                     }
                 }
@@ -428,7 +453,7 @@ mod tests {
                 children,
             })
         };
-        let mut forest = Forest::new(0);
+        let mut forest = Forest::new(Numbers::Floats, 0);
         forest.leaves = vec![vote(0, -1.0), vote(0, 1.0), vote(1, 1.0)];
         forest.branches = vec![branch([Child::Leaf(0), Child::Leaf(1)])];
         forest.roots = vec![Child::Branch(0), Child::Leaf(2)];

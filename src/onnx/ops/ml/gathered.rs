@@ -53,7 +53,7 @@ impl Nodes {
         let any_missing = packed.branches.iter().any(|branch| branch[3] != 0);
         Ok(Nodes {
             features: column(DataType::Int32, &|at| f64::from(packed.branches[at][0]), &|_| 0.0)?,
-            thresholds: column(DataType::Float32, &|at| f64::from(packed.thresholds[at]), &|_| 0.0)?,
+            thresholds: column(DataType::Float32, &|at| packed.thresholds[at], &|_| 0.0)?,
             children: [column(DataType::Int32, &place(1), &own)?, column(DataType::Int32, &place(2), &own)?],
             missing: match any_missing {
                 true => Some(column(DataType::Uint8, &|at| f64::from(packed.branches[at][3]), &|_| 0.0)?),
@@ -107,7 +107,7 @@ pub fn reached(call: &mut Call, x: OperandId, packed: &Packed, op: &TreeEnsemble
     let mut weights = vec![0.0f64; (branches + leaves) * count];
     for (leaf, votes) in packed.leaves.windows(2).enumerate() {
         for vote in votes[0] as usize..votes[1] as usize {
-            weights[(branches + leaf) * count + packed.targets[vote] as usize] += f64::from(packed.weights[vote]);
+            weights[(branches + leaf) * count + packed.targets[vote] as usize] += packed.weights[vote];
         }
     }
     let weights = call.constant(DataType::Float32, &[size(branches + leaves)?, op.count], weights)?;

@@ -11,13 +11,22 @@ use crate::ops::arg_min_max::{ArgAttributes, ArgMinMax};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::reduce::ReduceKind;
 
-/// The features at input 0 in float32, `[rows, features]`; a vector is a single row.
+/// The features at input 0 in float32, `[rows, features]`; a vector is a single row. As in onnxruntime, doubles are
+/// rounded.
 ///
 /// # Errors
 /// If the input has another number of dimensions.
 pub fn features(call: &mut Call) -> Step<OperandId> {
+    features_as(call, DataType::Float32)
+}
+
+/// [`features`] of this type.
+///
+/// # Errors
+/// Same as [`features`].
+pub fn features_as(call: &mut Call, dtype: DataType) -> Step<OperandId> {
     let x = call.input(0)?;
-    let x = call.cast(x, DataType::Float32)?;
+    let x = call.cast(x, dtype)?;
     match call.shape(x)[..] {
         [features] => call.reshape(x, &[Dim::number(1), features]),
         [_, _] => Ok(x),

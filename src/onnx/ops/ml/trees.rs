@@ -1,10 +1,10 @@
 //! Ensembles of decision trees.
 
-use super::forest::{Child, Forest, Mode, Source, Vote};
+use super::forest::{Child, Forest, Mode, Numbers, Source, Vote};
 use super::gathered;
 use super::places::Places;
-use super::scores::{Labels, Other, Transform, both, constant, features, size};
-use crate::dtype::Element;
+use super::scores::{Labels, Other, Transform, both, features_as, size};
+use crate::dtype::{DataType, Element};
 use crate::error::amount;
 use crate::ir::OperandId;
 use crate::memory::{bytes_of, check_room};
@@ -36,6 +36,17 @@ fn numbers(call: &mut Call, name: &str) -> Step<Vec<f64>> {
 fn thresholds(call: &Call, numbers: Vec<f64>) -> Vec<f64> {
     let rounds = call.rounds_inputs();
     numbers.into_iter().map(|number| if rounds { f64::from(number as f32) } else { number }).collect()
+}
+
+/// What the features at input 0 are, and so are thresholds and weights.
+fn numbers_of(call: &Call) -> Numbers {
+    if call.input_type(0) == Some(DataType::Float64) { Numbers::Doubles } else { Numbers::Floats }
+}
+
+/// The features at input 0, `[rows, features]`.
+fn features(call: &mut Call) -> Step<OperandId> {
+    let is_double = numbers_of(call) == Numbers::Doubles;
+    features_as(call, if is_double { DataType::Float64 } else { DataType::Float32 })
 }
 
 /// The numbers in the tensor `name`; none if it is missing.
@@ -103,7 +114,7 @@ fn listed(call: &mut Call, votes: &str) -> Step<Forest> {
         let place = places.find(tree, node)?;
         Ok(if is_leaf[place] { Child::Leaf(place) } else { Child::Branch(place) })
     };
-    let mut forest = Forest::new(count);
+    let mut forest = Forest::new(numbers_of(call), count);
     let mut roots = HashMap::new();
     for (place, &tree) in tree_ids.iter().enumerate() {
         // The first node of a tree is its root.
@@ -164,7 +175,7 @@ fn indexed(call: &mut Call) -> Step<Forest> {
     let (targets, weights) = (ints(call, "leaf_targetids"), tensor(call, "leaf_weights")?);
     check_length("leaf_targetids", targets.len(), weights.len())?;
     check_room(weights.len().saturating_mul(ENTRY_BYTES))?;
-    let mut forest = Forest::new(0);
+    let mut forest = Forest::new(numbers_of(call), 0);
     // A leaf can be that of several branches, each of which gets a copy.
     let child = |leaves: &mut Vec<Vec<Vote>>, is_leaf: i64, at: i64| -> Step<Child> {
         let (what, all) = if is_leaf != 0 { ("leaf", weights.len()) } else { ("node", count) };
@@ -217,6 +228,18 @@ fn list<T: Element>(call: &mut Call, shape: &[u32], elements: &[T]) -> Step<Oper
     call.filled(Descriptor::new(T::DATA_TYPE, shape), |bytes| bytes.copy_from_slice(bytes_of(elements)))
 }
 
+/// A list of float64 or float32 numbers.
+fn reals(call: &mut Call, is_double: bool, numbers: &[f64]) -> Step<OperandId> {
+    let shape = [size(numbers.len())?];
+    match is_double {
+        true => list(call, &shape, numbers),
+        false => {
+            check_room(size_of_val(numbers))?;
+            list(call, &shape, &numbers.iter().map(|&number| number as f32).collect::<Vec<_>>())
+        }
+    }
+}
+
 /// The combined weights of the leaves that rows reach, `[rows, op.count]`.
 fn reached(call: &mut Call, x: OperandId, forest: &Forest, op: TreeEnsemble) -> Step<OperandId> {
     let packed = forest.packed(op.count)?;
@@ -226,19 +249,20 @@ fn reached(call: &mut Call, x: OperandId, forest: &Forest, op: TreeEnsemble) -> 
     {
         return Err(Refusal(format!("a node has the feature {most}, and X has {width} features")));
     }
-    if !call.has_extensions() && gathered::computes(&op) {
+    let is_double = forest.numbers == Numbers::Doubles;
+    if !call.has_extensions() && !is_double && gathered::computes(&op) {
         return gathered::reached(call, x, &packed, &op);
     }
     let [branches, roots] = [size(packed.thresholds.len())?, size(packed.roots.len())?];
     let [leaves, votes] = [size(packed.leaves.len())?, size(packed.targets.len())?];
     let operands = [
         x,
-        list(call, &[branches], &packed.thresholds)?,
+        reals(call, is_double, &packed.thresholds)?,
         list(call, &[branches, BRANCH], packed.branches.as_flattened())?,
         list(call, &[roots], &packed.roots)?,
         list(call, &[leaves], &packed.leaves)?,
         list(call, &[votes], &packed.targets)?,
-        list(call, &[votes], &packed.weights)?,
+        reals(call, is_double, &packed.weights)?,
     ];
     call.emit(op, &operands)
 }
@@ -249,11 +273,17 @@ fn with_base(call: &mut Call, scores: OperandId, base: &[f64]) -> Step<OperandId
         return Ok(scores);
     }
     let count = size(base.len())?;
-    let base = constant(call, &[count], base)?;
+    let base = call.constant(call.dtype(scores), &[count], base.iter().copied())?;
     call.add(scores, base)
 }
 
-fn regress(call: &mut Call, forest: &Forest, aggregate: Aggregate, transform: Transform, base: &[f64]) -> Outcome {
+fn regress(
+    call: &mut Call,
+    forest: &Forest,
+    aggregate: Aggregate,
+    transform: Transform,
+    base: &[f64],
+) -> Step<OperandId> {
     let x = features(call)?;
     let targets = call.int_or("n_targets", 0);
     let count = u32::try_from(targets).ok().filter(|&count| count > 0);
@@ -263,8 +293,12 @@ fn regress(call: &mut Call, forest: &Forest, aggregate: Aggregate, transform: Tr
     }
     let scores = reached(call, x, forest, TreeEnsemble { count, aggregate, marks_absent: false })?;
     let scores = with_base(call, scores, base)?;
-    let output = transform.apply(call, scores);
-    call.one(output)
+    transform.apply(call, scores)
+}
+
+/// Scores as the output of an operator that has no doubles.
+fn floats(call: &mut Call, scores: OperandId) -> Step<Value> {
+    call.cast(scores, DataType::Float32).map(Value::Tensor)
 }
 
 fn tree_ensemble_regressor(call: &mut Call) -> Outcome {
@@ -277,7 +311,8 @@ fn tree_ensemble_regressor(call: &mut Call) -> Outcome {
         other => return Err(Refusal(format!("aggregate_function is {other}, expected SUM, AVERAGE, MIN or MAX"))),
     };
     let (transform, base) = (Transform::of(call)?, numbers(call, "base_values")?);
-    regress(call, &forest, aggregate, transform, &base)
+    let scores = regress(call, &forest, aggregate, transform, &base)?;
+    Ok(vec![floats(call, scores)?])
 }
 
 fn tree_ensemble(call: &mut Call) -> Outcome {
@@ -290,7 +325,8 @@ fn tree_ensemble(call: &mut Call) -> Outcome {
         other => return Err(Refusal(format!("aggregate_function is {other}, expected 0 to 3"))),
     };
     let transform = Transform::numbered(call.int_or("post_transform", 0))?;
-    regress(call, &forest, aggregate, transform, &[])
+    let scores = regress(call, &forest, aggregate, transform, &[]);
+    call.one(scores)
 }
 
 fn tree_ensemble_classifier(call: &mut Call) -> Outcome {
@@ -305,7 +341,7 @@ fn tree_ensemble_classifier(call: &mut Call) -> Outcome {
             let scores = reached(call, x, &forest, op)?;
             let scores = with_base(call, scores, &base)?;
             let label = labels.of_two(call, scores, 0.0)?;
-            Ok(vec![label, Value::Tensor(transform.apply(call, scores)?)])
+            scored(call, label, transform, scores)
         }
         (2, Some(target @ (0 | 1))) => two_classes(call, x, &mut forest, target, (&labels, transform, &base)),
         _ => {
@@ -320,9 +356,15 @@ fn tree_ensemble_classifier(call: &mut Call) -> Outcome {
             let scores = with_base(call, scores, &base)?;
             let [ranked, scores] = if marks_absent { without_votes(call, scores)? } else { [scores; 2] };
             let label = labels.of_largest(call, ranked)?;
-            Ok(vec![label, Value::Tensor(transform.apply(call, scores)?)])
+            scored(call, label, transform, scores)
         }
     }
+}
+
+/// The outputs of a classifier.
+fn scored(call: &mut Call, label: Value, transform: Transform, scores: OperandId) -> Outcome {
+    let scores = transform.apply(call, scores)?;
+    Ok(vec![label, floats(call, scores)?])
 }
 
 /// Scores to compare, and scores to return, from those with NaN for classes without a vote.
@@ -355,12 +397,13 @@ fn two_classes(
     if target == 1 {
         let scores = call.pad_axis(score, 1, [1u32, 0])?;
         let label = labels.of_two(call, score, least)?;
-        return Ok(vec![label, Value::Tensor(transform.apply(call, scores)?)]);
+        return scored(call, label, transform, scores);
     }
     let score = with_base(call, score, base)?;
     let label = labels.of_two(call, score, least)?;
     let other = if is_negative { Other::Opposite } else { Other::Rest };
-    Ok(vec![label, Value::Tensor(both(call, score, other, transform)?)])
+    let scores = both(call, score, other, transform)?;
+    Ok(vec![label, floats(call, scores)?])
 }
 
 /// The operators of this family.
@@ -569,8 +612,9 @@ mod tests {
         // 0.1 in float32 is above 0.1 in float64; its neighbor is below.
         let near = f64::from(0.1f32);
         let floats: Input = (Float, &[2, 2], &[near, 0.0, f64::from(0.1f32.next_down()), 0.0]);
-        // Doubles are rounded like thresholds: what is equal remains so.
         let doubles: Input = (Double, &[2, 2], &[0.1, 0.0, 0.2, 0.0]);
+        // As float32, these are equal.
+        let close: Input = (Double, &[2, 2], &[0.1f64.next_up(), 0.0, 0.1f64.next_down(), 0.0]);
         let values: Vec<u8> = [0.1, 0.0, 0.0, 0.0, 0.0, 0.0f64].into_iter().flat_map(f64::to_le_bytes).collect();
         for (x, mode, expected) in [
             (floats, "BRANCH_LEQ", [20.0, 18.0]),
@@ -579,6 +623,9 @@ mod tests {
             (doubles, "BRANCH_LEQ", [18.0, 20.0]),
             (doubles, "BRANCH_GTE", [18.0; 2]),
             (doubles, "BRANCH_EQ", [18.0, 20.0]),
+            (close, "BRANCH_LEQ", [20.0, 18.0]),
+            (close, "BRANCH_LT", [20.0, 18.0]),
+            (close, "BRANCH_NEQ", [18.0; 2]),
         ] {
             let mut attributes = regressor();
             attributes.retain(|(name, _)| !matches!(*name, "nodes_values" | "nodes_modes"));
