@@ -65,10 +65,13 @@ type Values = Handle<'values'>;
  * values of the outputs that share a handle, by the indices of the outputs, and a value for each output that is whole
  * or alone: an ArrayBuffer of the realm that loaded the binary, a new tensor, or a held value.
  */
-export type Made = [numbers: ArrayBuffer, shared: Values | undefined, ...values: (ArrayBuffer | Tensor | Values | string[])[]];
+export type Made = [numbers: ArrayBuffer, shared: Values | undefined, ...values: (ArrayBuffer | Tensor | Values | string)[]];
+
+/** All texts as one string, and their lengths in UTF-16 code units. */
+export type NativeTexts = [all: string, lengths: Uint32Array];
 
 /** Tensors, bytes, texts, held values, and lists of bytes or texts with shapes; null for an optional. */
-export type NativeFeeds = (Tensor | Values | Uint8Array | string[] | (Uint8Array | string[] | number[])[] | null)[];
+export type NativeFeeds = (Tensor | Values | Uint8Array | NativeTexts | (Uint8Array | NativeTexts | number[])[] | null)[];
 /** A tensor, true for a new tensor, null for an output that is dropped, undefined for one that is returned as data. */
 export type NativeTarget = Tensor | true | null | undefined;
 

@@ -5,13 +5,13 @@
 const { DATA_TYPES, VIEWS, requireKind } = require('../descriptor.js');
 const { amount, article, quote } = require('../errors.js');
 const { slots: tensorSlots } = require('../tensor.js');
-const { conversionError, isObject, usvString } = require('../webidl.js');
+const { conversionError, isObject } = require('../webidl.js');
 const { CONVERTED } = require('./converted.js');
 const { codedError } = require('./errors.js');
 const { isUnchanged } = require('./unread.js');
 const { attachedBytes, copyOf, toBufferSource, transfers } = require('./source.js');
 
-const { ArrayBuffer, Map, Uint8Array } = globalThis;
+const { ArrayBuffer, Function, Map, String, Uint32Array, Uint8Array } = globalThis;
 
 /**
  * The names of the views that hold elements of an input, by its data type.
@@ -69,7 +69,7 @@ function feedName(name) {
 
 /**
  * @typedef {object} FeedItem
- * @property {Uint8Array | string[]} data in the form that the native side takes
+ * @property {Uint8Array | ReturnType<typeof nativeTexts>} data in the form that the native side takes
  * @property {number[]} shape
  */
 
@@ -118,7 +118,7 @@ function toItem(what, value, dataType) {
   if (shape === undefined && kind.endsWith('ArrayBuffer')) {
     throw new TypeError(`${what} has no shape, expected a typed array or { data, shape }`);
   }
-  const native = kind === TEXTS ? /** @type {string[]} */ (data) : nativeBytes(attachedBytes(data, kind, what), dataType, what);
+  const native = kind === TEXTS ? nativeTexts(/** @type {string[]} */ (data)) : nativeBytes(attachedBytes(data, kind, what), dataType, what);
   return { data: native, shape: shape ?? [/** @type {{length: number}} */ (data).length] };
 }
 
@@ -144,6 +144,21 @@ const FEEDS = 'a typed array, a buffer, an MLTensor or { data, shape }';
 /** The kind of data that are arrays of strings. */
 const TEXTS = 'texts';
 
+/** @type {(text: string) => boolean} */
+const isWellFormed = Function.prototype.call.bind(String.prototype.isWellFormed);
+
+/**
+ * @param {string[]} texts
+ * @returns {[all: string, lengths: Uint32Array]} in the form that the native side takes
+ */
+function nativeTexts(texts) {
+  const lengths = new Uint32Array(texts.length);
+  for (let index = 0; index < texts.length; index++) {
+    lengths[index] = texts[index].length;
+  }
+  return [texts.join(''), lengths];
+}
+
 /**
  * @param {string} what from `feedName`
  * @param {unknown[]} list
@@ -157,7 +172,7 @@ function toTexts(what, list) {
     if (typeof text !== 'string') {
       throw conversionError(what, index, 'a string', text);
     }
-    if (usvString(text, what) !== text) {
+    if (!isWellFormed(text)) {
       throw new TypeError(`${what}[${index}] has a lone surrogate, which UTF-8 cannot represent`);
     }
   }
@@ -269,4 +284,4 @@ function requireType({ data, kind, dataType: given }, dataType, what) {
   }
 }
 
-module.exports = { TEXTS, feedName, nativeBytes, requireNumbers, requireSameType, requireType, toFeed, toFeedOfData, toFeedOfItems };
+module.exports = { TEXTS, feedName, nativeBytes, nativeTexts, requireNumbers, requireSameType, requireType, toFeed, toFeedOfData, toFeedOfItems };

@@ -148,14 +148,14 @@ class ResultMaker {
       return Array.from({ length: type }, () => this.#next(delivered, place, false));
     }
     const kind = this.#kindOf(place, type);
+    if (kind.dataType === 'string') {
+      return nextTexts(delivered);
+    }
     const value = delivered.made[delivered.next++];
     if (delivery === ALONE) {
       return new HeldValues(/** @type {import('../internal.js').Handle<'values'>} */ (value), [kind]).result(0);
     }
-    const shape = new Array(delivered.numbers[delivered.at++]);
-    for (let axis = 0; axis < shape.length; axis++) {
-      shape[axis] = delivered.numbers[delivered.at++];
-    }
+    const shape = nextShape(delivered);
     return this.#wholeOf(value, kind, shape, isTensor);
   }
 
@@ -178,7 +178,7 @@ class ResultMaker {
   }
 
   /**
-   * @param {import('../internal.js').Made[number]} value a new tensor, an ArrayBuffer, or an array of strings
+   * @param {import('../internal.js').Made[number]} value a new tensor, or an ArrayBuffer
    * @param {import('./unread.js').OutputKind} kind
    * @param {number[]} shape
    * @param {boolean} isTensor
@@ -190,11 +190,38 @@ class ResultMaker {
       const type = /** @type {import('../../index.js').MLOperandDataType} */ (made);
       return this.#context.adoptTensor(handle, { dataType: type, shape, readable: true, writable: true });
     }
-    if (dataType === 'string') {
-      return { data: [.../** @type {string[]} */ (/** @type {unknown} */ (value))], shape, dataType };
-    }
     return { data: elementsOf(ownBuffer(/** @type {ArrayBuffer} */ (value)), made, dataType), shape, dataType };
   }
+}
+
+/**
+ * @param {Delivered} delivered
+ * @returns {number[]} the shape that comes next
+ */
+function nextShape(delivered) {
+  const shape = new Array(delivered.numbers[delivered.at++]);
+  for (let axis = 0; axis < shape.length; axis++) {
+    shape[axis] = delivered.numbers[delivered.at++];
+  }
+  return shape;
+}
+
+/**
+ * @param {Delivered} delivered
+ * @returns {import('../../onnx.js').OnnxResult} the strings that come next: one string of all, and their lengths
+ */
+function nextTexts(delivered) {
+  const shape = nextShape(delivered);
+  const all = /** @type {string} */ (delivered.made[delivered.next++]);
+  const lengths = new Uint32Array(ownBuffer(/** @type {ArrayBuffer} */ (delivered.made[delivered.next++])));
+  const data = new Array(lengths.length);
+  let start = 0;
+  for (let index = 0; index < data.length; index++) {
+    const end = start + lengths[index];
+    data[index] = all.slice(start, end);
+    start = end;
+  }
+  return { data, shape, dataType: 'string' };
 }
 
 /**

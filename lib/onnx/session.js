@@ -6,7 +6,7 @@ const { setImmediate } = require('node:timers');
 const { quote } = require('../errors.js');
 const { Graph, createMLGraph } = require('../graph.js');
 const native = require('../native.js');
-const { TEXTS, feedName, nativeBytes, requireSameType, requireType } = require('./data.js');
+const { TEXTS, feedName, nativeBytes, nativeTexts, requireSameType, requireType } = require('./data.js');
 const { codedError, converting } = require('./errors.js');
 const { bufferKind, bufferOf, bytesOf } = require('../webidl.js');
 const { COPIED, FeedNumbers, FeedReader, GIVEN_UP, HeldGroup, IN_PLACE } = require('./feeds.js');
@@ -475,7 +475,7 @@ class Session {
     }
     requireType(feed, dataType, what);
     if (feed.kind === TEXTS) {
-      return /** @type {string[]} */ (feed.data);
+      return nativeTexts(/** @type {string[]} */ (feed.data));
     }
     return nativeBytes(attachedBytes(feed.data, feed.kind, what), dataType, what);
   }

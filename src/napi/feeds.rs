@@ -10,9 +10,10 @@ use super::view::View;
 use crate::memory::Buffer;
 use crate::onnx::error::quoted;
 use crate::onnx::model::ValueInfo;
+use crate::onnx::text_list::TextList;
 use crate::runtime::Tensor;
 use crate::session::{Copying, Feed, Offer, Session, SessionRun};
-use napi::bindgen_prelude::{Array, Either, JsObjectValue, Unknown};
+use napi::bindgen_prelude::{Array, Either, JsObjectValue, Uint32Array, Unknown};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,13 +26,13 @@ pub enum Fed {
     /// A tensor of the context.
     Tensor(Arc<Tensor>),
     /// Texts.
-    Texts(Vec<String>),
+    Texts(TextList),
     /// What a sequence or an optional holds; `None` for nothing at all.
     Items(Option<Vec<FedItem>>),
 }
 
 /// A tensor of a sequence or an optional: its shape, and its bytes or texts.
-pub type FedItem = (Vec<u32>, Either<View<'static>, Vec<String>>);
+pub type FedItem = (Vec<u32>, Either<View<'static>, TextList>);
 
 /// The access to data: a run within its call may read them in place, and JavaScript may have given them up besides.
 const IN_PLACE: usize = 1;
@@ -186,7 +187,7 @@ const OWN_SHAPE: f64 = -2.0;
 
 /// The feed of each input of `session`, and its shape, if it has one.
 ///
-/// The elements of `feeds` are a view of the data, an array of texts, a list of both with shapes, null for an optional,
+/// The elements of `feeds` are a view of the data, a string of all texts with their lengths, a list of both with shapes, null for an optional,
 /// [`HeldValues`] or a tensor. For each, `numbers` has the index of the
 /// input, the index of the result in its [`HeldValues`] or the access to the data, and the shape: the number of dimensions and their sizes, -1
 /// without a shape, or [`OWN_SHAPE`]. [`HeldValues`] with results for several inputs have -1 in place of the input, the
@@ -225,7 +226,7 @@ pub fn given_feeds(
         let info = inputs.get(input).ok_or_else(mismatch)?;
         let feed = match info.items {
             Some(_) => Fed::Items(items_of(&feed, info)?),
-            None if info.is_texts() => Fed::Texts(from_value(&feed)?),
+            None if info.is_texts() => Fed::Texts(texts_of(&feed)?),
             None => Fed::of(&feed, place, owner)?,
         };
         let shape = match (&feed, rank) {
@@ -238,14 +239,22 @@ pub fn given_feeds(
     given.into_iter().collect::<Option<_>>().ok_or_else(mismatch)
 }
 
-/// The items of a feed: for each, a view of its bytes or an array of texts, and its shape.
+/// The texts of a feed: all of them as one string, and their lengths.
+fn texts_of(feed: &Unknown) -> Result<TextList> {
+    let pair: Array = from_value(feed)?;
+    let element = |at: u32| pair.get_element::<Unknown>(at).map_err(from_napi);
+    let (all, units): (String, Uint32Array) = (from_value(&element(0)?)?, from_value(&element(1)?)?);
+    TextList::of_joined(all, &units).ok_or_else(mismatch)
+}
+
+/// The items of a feed: for each, a view of its bytes or its texts, and its shape.
 fn items_of(feed: &Unknown, info: &ValueInfo) -> Result<Option<Vec<FedItem>>> {
     let Some(list) = from_value::<Option<Array>>(feed)? else { return Ok(None) };
     let element = |at: u32| list.get_element::<Unknown>(at).map_err(from_napi);
     let item = |at: u32| {
         let (data, shape) = (element(2 * at)?, from_value::<Vec<f64>>(&element(2 * at + 1)?)?);
         let data = match info.has_texts() {
-            true => Either::B(from_value(&data)?),
+            true => Either::B(texts_of(&data)?),
             false => Either::A(from_value(&data)?),
         };
         Ok((checked_sizes(&shape, || format!("run: feed {}[{at}]", quoted(&info.name)))?, data))

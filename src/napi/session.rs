@@ -18,6 +18,7 @@ use crate::onnx::describe::interface;
 use crate::onnx::error::{quoted, shortened};
 use crate::onnx::model::ValueInfo;
 use crate::onnx::stop::Stop;
+use crate::onnx::text_list::TextList;
 use crate::onnx::texts::RunTexts;
 use crate::onnx::{Model, ModelError};
 use crate::runtime::{Done, Slot, Tensor, spawn};
@@ -252,6 +253,9 @@ pub fn check_names(session: &External<SessionHandle>, feeds: Vec<String>, fetche
 /// A result below this size in bytes is copied at once: creating a handle of its own would take as long.
 const MIN_HELD_BYTES: usize = 1 << 14;
 
+/// Maximum length of a string of V8, in UTF-16 code units.
+const MAX_STRING: usize = 0x1fff_ffe8;
+
 fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
     if let Some(handle) = element_handle::<Tensor>(fetch, owner) {
         return Ok(Target::Tensor(handle.shared().clone()));
@@ -265,9 +269,8 @@ fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
 }
 
 /// The numbers of texts in a run.
-fn numbers_of(texts: Option<&RunTexts>, given: &[String]) -> crate::error::Result<Buffer> {
-    let texts = texts.expect("an input has texts");
-    let numbers = given.iter().map(|text| texts.number(text)).collect::<crate::error::Result<Vec<i32>>>()?;
+fn numbers_of(texts: Option<&RunTexts>, given: &TextList) -> crate::error::Result<Buffer> {
+    let numbers = texts.expect("an input has texts").numbers(given.iter())?;
     Buffer::copy_of(bytes_of(&numbers))
 }
 
@@ -539,7 +542,7 @@ enum Delivery {
 /// delivery, the number of its data type, and what the delivery adds.
 ///
 /// Results share a handle if they grow in place, or if their index is in `grouped`: those are mostly fed back unread.
-/// Those that were written into one of `rooms` are there. Texts are arrays.
+/// Those that were written into one of `rooms` are there.
 fn results(
     env: &Env,
     owner: &Arc<Owner>,
@@ -612,7 +615,7 @@ impl Results<'_> {
         self.shared.push(Some(contents));
     }
 
-    /// Adds a tensor of the output at index `at`: texts as an array, large data in a handle, others as a copy.
+    /// Adds a tensor of the output at index `at`: texts as one string and their lengths, large data in a handle, others as a copy.
     fn add(
         &mut self,
         at: usize,
@@ -622,7 +625,14 @@ impl Results<'_> {
     ) -> crate::error::Result<()> {
         if let Some(texts) = texts {
             self.describe(Delivery::Whole, &descriptor);
-            self.made.push(value(self.env, texts_of(texts, &bytes)?)?);
+            let list = texts.list(elements(bytes.bytes()))?;
+            let (all, units) = list.joined();
+            if units.iter().map(|&units| units as usize).sum::<usize>() > MAX_STRING {
+                let message = "run: the texts of an output are longer together than a string of JavaScript can be";
+                return Err(Error::coded(Code::Operation, message.to_string()));
+            }
+            let units = array_buffer(self.env, bytes_of(&units))?;
+            self.made.extend([value(self.env, all)?, units]);
         } else if bytes.len() < MIN_HELD_BYTES {
             self.describe(Delivery::Whole, &descriptor);
             self.made.push(array_buffer(self.env, bytes.bytes())?);
@@ -634,17 +644,6 @@ impl Results<'_> {
         }
         Ok(())
     }
-}
-
-/// The texts with these numbers.
-fn texts_of(texts: &RunTexts, numbers: &Buffer) -> crate::error::Result<Vec<String>> {
-    let text = |&number: &i32| {
-        let text = texts.text(number);
-        let text =
-            text.ok_or_else(|| Error::coded(Code::Operation, format!("run: no text has the number {number}")))?;
-        Ok(text.to_string())
-    };
-    elements::<i32>(numbers.bytes()).iter().map(text).collect()
 }
 
 /// Compiles a session for shapes of inputs by name. Returns a handle to the graph (null if there is none), and a

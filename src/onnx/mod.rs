@@ -42,6 +42,7 @@ pub mod tensor;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+pub mod text_list;
 pub mod texts;
 pub mod value;
 

@@ -10,21 +10,25 @@ use super::model::Model;
 use super::proto;
 use super::registry::ML;
 use super::tensor::{ElementType, Literal, TensorRecord};
+use super::text_list::TextList;
 use crate::dtype::DataType;
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, amount};
 use crate::ir::OperandId;
 use crate::memory::{check_room, elements};
 use crate::shape::Descriptor;
 use bytes::Bytes;
+use hashbrown::HashTable;
 use rapidhash::fast::RandomState;
 use std::any::Any;
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Memory for a text beside its bytes: two owners, and places in a list and a table.
-const TEXT_BYTES: usize = 96;
+/// Memory for a text beside its bytes: its end, and its place in a table.
+const TEXT_BYTES: usize = 24;
 
-/// Maximum memory for the texts of a run, in bytes: a few nodes that join texts with themselves would fill any.
+/// Maximum memory for the texts of a run, and for a list of them, in bytes: a few nodes that join texts with themselves, or
+/// repeat a long one, would fill any.
 const MAX_RUN_BYTES: usize = 1 << 30;
 
 /// The text that pads, whose number is 0.
@@ -36,23 +40,30 @@ pub const UNUSED: i32 = 1;
 /// Distinct texts in the order of their numbers.
 #[derive(Debug, Default)]
 struct Table {
-    places: HashMap<Arc<str>, usize, RandomState>,
-    texts: Vec<Arc<str>>,
-    /// Approximate size in bytes.
-    bytes: usize,
+    texts: TextList,
+    /// Their places by their hashes.
+    places: HashTable<u32>,
+    hasher: RandomState,
 }
 
 impl Table {
+    /// The place of `text`, if it is there.
+    fn find(&self, text: &str) -> Option<usize> {
+        let is_it = |&place: &u32| self.texts.get(place as usize) == Some(text);
+        self.places.find(self.hasher.hash_one(text), is_it).map(|&place| place as usize)
+    }
+
     /// The place of `text`, which is added unless it is there.
     fn place(&mut self, text: &str) -> usize {
-        if let Some(&known) = self.places.get(text) {
+        if let Some(known) = self.find(text) {
             return known;
         }
-        let text: Arc<str> = text.into();
-        self.bytes += TEXT_BYTES + text.len();
-        self.texts.push(text.clone());
-        self.places.insert(text, self.texts.len() - 1);
-        self.texts.len() - 1
+        let place = self.texts.len();
+        self.texts.push(text);
+        let Table { texts, places, hasher } = self;
+        let hash = |&place: &u32| hasher.hash_one(texts.get(place as usize).expect("a place"));
+        places.insert_unique(hasher.hash_one(text), number(place) as u32, hash);
+        place
     }
 }
 
@@ -102,7 +113,7 @@ impl Texts {
             let (start, shown) = (error.valid_up_to(), String::from_utf8_lossy(text));
             format!("the text {} is no UTF-8 from byte {start} on", quoted(&shown))
         })?;
-        Ok(number(self.0.places[checked]))
+        Ok(number(self.0.find(checked).expect("all texts of the model are there")))
     }
 }
 
@@ -124,29 +135,50 @@ impl RunTexts {
         RunTexts { model, own: Mutex::default() }
     }
 
-    /// The number of `text`.
+    /// The numbers of these texts.
     ///
     /// # Errors
-    /// If memory for it runs out.
-    pub fn number(&self, text: &str) -> crate::error::Result<i32> {
-        if let Some(&place) = self.model.texts().0.places.get(text) {
-            return Ok(number(place));
-        }
-        let mut own = lock(&self.own);
-        let bytes = own.bytes + TEXT_BYTES + text.len();
-        if bytes > MAX_RUN_BYTES {
-            let message = format!("the texts of a run need more memory than {MAX_RUN_BYTES} bytes");
-            return Err(Error::coded(Code::NoMemory, message));
-        }
-        check_room(bytes)?;
-        Ok(-1 - number(own.place(text)))
+    /// If memory for them runs out.
+    pub fn numbers(&self, texts: impl IntoIterator<Item: AsRef<str>>) -> crate::error::Result<Vec<i32>> {
+        let (known, mut own) = (&self.model.texts().0, lock(&self.own));
+        let number_of = |text: &str| {
+            if let Some(place) = known.find(text) {
+                return Ok(number(place));
+            }
+            let before = own.texts.bytes() + TEXT_BYTES * own.texts.len();
+            check_bytes(before.saturating_add(TEXT_BYTES + text.len()))?;
+            Ok(-1 - number(own.place(text)))
+        };
+        let mut number_of = number_of;
+        texts.into_iter().map(|text| number_of(text.as_ref())).collect()
     }
 
-    /// The text with this number; `None` if there is none.
-    pub fn text(&self, number: i32) -> Option<Arc<str>> {
-        match usize::try_from(number) {
-            Ok(place) => self.model.texts().0.texts.get(place).cloned(),
-            Err(_) => lock(&self.own).texts.get((-1 - number) as usize).cloned(),
+    /// The texts with these numbers.
+    ///
+    /// # Errors
+    /// If there is no text with a number, or memory runs out.
+    pub fn list(&self, numbers: &[i32]) -> crate::error::Result<TextList> {
+        let (known, own) = (&self.model.texts().0.texts, lock(&self.own));
+        let text = |number: i32| match usize::try_from(number) {
+            Ok(place) => known.get(place),
+            Err(_) => own.texts.get((-1 - number) as usize),
+        };
+        let texts = numbers.iter().map(|&number| {
+            text(number).ok_or_else(|| Error::coded(Code::Operation, format!("no text has the number {number}")))
+        });
+        let bytes = texts.clone().try_fold(0usize, |sum, text| Ok::<_, Error>(sum.saturating_add(text?.len())))?;
+        check_bytes(bytes.saturating_add(size_of_val(numbers) * 2))?;
+        texts.collect()
+    }
+}
+
+/// Checks that the texts of a run, or a list of them, may take this many bytes.
+fn check_bytes(bytes: usize) -> crate::error::Result<()> {
+    match bytes {
+        0..=MAX_RUN_BYTES => check_room(bytes),
+        _ => {
+            let message = format!("the texts of a run need more memory than {}", amount(MAX_RUN_BYTES, "byte"));
+            Err(Error::coded(Code::NoMemory, message))
         }
     }
 }
@@ -310,17 +342,13 @@ impl<'m> Call<'_, 'm> {
     ///
     /// # Errors
     /// If the input is missing or of another type, or the node is not evaluated for a run.
-    pub fn read_texts(&mut self, index: usize) -> Step<Vec<Arc<str>>> {
+    pub fn read_texts(&mut self, index: usize) -> Step<TextList> {
         if let Some(Value::Empty(_)) = self.value(index) {
-            return Ok(Vec::new());
+            return Ok(TextList::default());
         }
         let operand = self.texts(index)?;
         let texts = self.run_texts()?;
-        let bytes = self.bytes_of(operand)?;
-        let text =
-            |&number: &i32| texts.text(number).ok_or_else(|| Refusal(format!("no text has the number {number}")));
-        self.check_lists(bytes.len() * 4)?;
-        elements::<i32>(bytes.bytes()).iter().map(text).collect()
+        Ok(texts.list(elements(self.bytes_of(operand)?.bytes()))?)
     }
 
     /// For each of the texts at `index`, its place among all of them in ascending order.
@@ -329,10 +357,10 @@ impl<'m> Call<'_, 'm> {
     /// Same as [`read_texts`](Self::read_texts).
     pub fn text_ranks(&mut self, index: usize) -> Step<Vec<i32>> {
         let texts = self.read_texts(index)?;
-        let mut sorted: Vec<&str> = texts.iter().map(|text| &**text).collect();
+        let mut sorted: Vec<&str> = texts.iter().collect();
         sorted.sort_unstable();
         sorted.dedup();
-        Ok(texts.iter().map(|text| number(sorted.binary_search(&&**text).expect("it is among them"))).collect())
+        Ok(texts.iter().map(|text| number(sorted.binary_search(&text).expect("it is among them"))).collect())
     }
 
     /// Says that input `index` holds the numbers of texts.
@@ -363,9 +391,7 @@ impl<'m> Call<'_, 'm> {
     /// # Errors
     /// If the node is not evaluated for a run, or memory runs out.
     pub fn made_texts<S: AsRef<str>>(&mut self, shape: &[u32], made: impl IntoIterator<Item = S>) -> Step<Value> {
-        let texts = self.run_texts()?;
-        let numbers = made.into_iter().map(|text| texts.number(text.as_ref()));
-        let numbers = numbers.collect::<crate::error::Result<Vec<_>>>()?;
+        let numbers = self.run_texts()?.numbers(made)?;
         self.text_constant(shape, &numbers)
     }
 }
@@ -387,14 +413,11 @@ mod tests {
         assert!(first > UNUSED && second == first + 1);
         assert_eq!(model.texts().number_of(b"_Unused"), Ok(UNUSED));
         let [one, other] = [(); 2].map(|()| RunTexts::new(model.clone()));
-        assert_eq!(one.number("b").unwrap(), second);
-        assert_eq!(one.number("").unwrap(), 0);
-        let [x, y] = ["x", "y"].map(|text| one.number(text).unwrap());
-        assert_eq!([x, y, one.number("x").unwrap(), other.number("y").unwrap()], [-1, -2, -1, -1]);
-        assert_eq!(one.text(y).as_deref(), Some("y"));
-        assert_eq!(one.text(second).as_deref(), Some("b"));
+        assert_eq!(one.numbers(["b", "", "x", "y", "x"]).unwrap(), [second, 0, -1, -2, -1]);
+        assert_eq!(other.numbers(["y"]).unwrap(), [-1]);
+        assert!(one.list(&[-2, second]).unwrap().iter().eq(["y", "b"]));
         for unknown in [-3, 1000, i32::MIN, i32::MAX] {
-            assert_eq!(one.text(unknown), None);
+            assert!(one.list(&[unknown]).is_err());
         }
     }
 }

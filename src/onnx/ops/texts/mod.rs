@@ -11,11 +11,11 @@ use crate::onnx::call::{Call, Step};
 use crate::onnx::error::{Refusal, quoted};
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::onnx::text_list::TextList;
 use crate::shape::{Descriptor, broadcast};
 use regex::Regex;
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::Arc;
 
 /// Joins the texts of two tensors, which are broadcast, one by one.
 fn concat(call: &mut Call) -> Outcome {
@@ -32,7 +32,7 @@ fn concat(call: &mut Call) -> Outcome {
         }
         sides.push(call.read_texts(index)?);
     }
-    let joined = sides[0].iter().zip(&sides[1]).map(|(a, b)| [&**a, &**b].concat());
+    let joined = sides[0].iter().zip(sides[1].iter()).map(|(a, b)| [a, b].concat());
     Ok(vec![call.made_texts(&sizes_of(&shape), joined)?])
 }
 
@@ -71,9 +71,9 @@ fn normalizer(call: &mut Call) -> Outcome {
     }
     let texts = call.read_texts(0)?;
     let mut kept: Vec<Cow<str>> = Vec::with_capacity(texts.len());
-    for text in &texts {
+    for text in texts.iter() {
         if stopwords.is_empty() || !stopwords.contains(&known(text)) {
-            kept.push(upper.map_or(Cow::Borrowed(&**text), |upper| with_case(text, upper).into()));
+            kept.push(upper.map_or(Cow::Borrowed(text), |upper| with_case(text, upper).into()));
         }
     }
     if kept.is_empty() {
@@ -89,11 +89,11 @@ const MAX_PARTS: usize = 1 << 24;
 
 /// The parts of each text: `parts` returns at most as many as it is asked for.
 fn all_parts<'t>(
-    texts: &'t [Arc<str>],
+    texts: &'t TextList,
     parts: impl Fn(&'t str, usize) -> Vec<Cow<'t, str>>,
 ) -> Step<Vec<Vec<Cow<'t, str>>>> {
     let mut left = MAX_PARTS;
-    let mut limited = |text: &'t Arc<str>| {
+    let mut limited = |text: &'t str| {
         let found = parts(text, left + 1);
         left = left.checked_sub(found.len()).ok_or_else(too_many_parts)?;
         Ok(found)
@@ -149,9 +149,34 @@ fn split(call: &mut Call) -> Outcome {
     Ok(vec![all, call.int_list(&shape, &counts)?])
 }
 
-/// A regular expression. Those of RE2, which onnxruntime reads, are nearly the same.
+/// A regular expression with the syntax of RE2, which onnxruntime reads: classes of letters, digits and space are ASCII.
 fn expression(pattern: &str) -> Step<Regex> {
-    Regex::new(pattern).map_err(|error| Refusal(format!("{} is no regular expression: {error}", quoted(pattern))))
+    let ascii = with_ascii_classes(pattern);
+    Regex::new(&ascii).map_err(|error| Refusal(format!("{} is no regular expression: {error}", quoted(pattern))))
+}
+
+/// An expression with ASCII's classes in place of Unicode's.
+fn with_ascii_classes(pattern: &str) -> String {
+    let mut written = String::with_capacity(pattern.len());
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '\\' {
+            written.push(letter);
+            continue;
+        }
+        match letters.next() {
+            Some('d') => written += "[0-9]",
+            Some('D') => written += "[^0-9]",
+            Some('w') => written += "[0-9A-Za-z_]",
+            Some('W') => written += "[^0-9A-Za-z_]",
+            Some('s') => written += "[\\t\\n\\f\\r ]",
+            Some('S') => written += "[^\\t\\n\\f\\r ]",
+            Some('b') => written += "(?-u:\\b)",
+            Some(other) => written.extend(['\\', other]),
+            None => written.push('\\'),
+        }
+    }
+    written
 }
 
 /// Whether texts match an expression from their beginning to their end.
@@ -174,7 +199,7 @@ fn full_match(call: &mut Call) -> Outcome {
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
-    standard("RegexFullMatch", "the expressions of the crate regex", full_match),
+    standard("RegexFullMatch", "the expressions of RE2, nearly", full_match),
     standard("StringConcat", "", concat),
     standard("StringNormalizer", "letters change alike in all locales", normalizer),
     standard("StringSplit", "", split),
@@ -193,6 +218,26 @@ mod tests {
         assert_eq!(split(" a \t b\nc ", "", usize::MAX), "a|b|c");
         assert_eq!(split(" a  b c ", "", 2), "a|b c");
         assert!(parts(" ", "", usize::MAX).is_empty());
+    }
+
+    #[test]
+    fn classes_of_expressions_are_those_of_ascii() {
+        let cases = [
+            (r"\bcom\b", "a.com", true),
+            (r"\w+", "Über", false),
+            (r"\W\w+", "Über", true),
+            (r"[\w.-]+", "a-b.c", true),
+            (r"[^\d]+\s\S", "ab c", true),
+            (r"\d", "٣", false),
+            (r"(?i)ÄB", "äb", true),
+            (r"\p{L}+\\d", "Über\\d", true),
+        ];
+        for (pattern, text, matches) in cases {
+            let found = expression(pattern).unwrap_or_else(|_| panic!("{pattern}"));
+            let whole = found.find_iter(text).any(|found| found.as_str() == text || pattern.contains(r"\b"));
+            assert_eq!(whole, matches, "{pattern} {text}");
+        }
+        assert!(expression("\\").is_err() && expression("[").is_err());
     }
 
     #[test]

@@ -21,7 +21,7 @@ fn parsed(text: &str, is_float: bool) -> Option<Number> {
 pub fn from_texts(call: &mut Call, to: DataType, is_bool: bool) -> Outcome {
     let shape = call.input_sizes(0)?;
     let texts = call.read_texts(0)?;
-    let number = |text: &std::sync::Arc<str>| {
+    let number = |text: &str| {
         let number = parsed(text, to.is_float());
         let number = number.ok_or_else(|| Refusal(format!("the text {} is no {to} number", quoted(text))))?;
         Ok(if is_bool { Number::Int((number != Number::Int(0)).into()) } else { number })
