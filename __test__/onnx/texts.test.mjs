@@ -70,7 +70,7 @@ test('what cannot be fed as strings is refused', async () => {
     [Int32Array.of(0, 1), /feed "x" is an object, expected an array of strings/],
     [tensor, /feed "x"/],
     [['a'], /feed "x" has 4 bytes, expected the 8 bytes of int32 \[2\]|feed "x" has 1 text/],
-    [{ data: ['a', 'b'], shape: [3] }, /feed "x"/],
+    [{ data: ['a', 'b'], shape: [3] }, /"x" has shape \[3\], expected \[2\]/],
   ];
   for (const [x, message] of cases) {
     await assert.rejects(model.run({ x }), { name: 'TypeError', message });

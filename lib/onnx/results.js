@@ -106,6 +106,7 @@ class ResultMaker {
       const { name, labels } = this.#outputs[place];
       const target = fetches.get(name);
       if (delivered.numbers[delivered.at] === SHARED) {
+        this.#kindOf(place, delivered.numbers[delivered.at + 1]);
         delivered.at += 2;
         defineProperty(results, name, this.#shared[place]);
         continue;

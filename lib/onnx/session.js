@@ -467,6 +467,9 @@ class Session {
       return held.requireHandle();
     }
     if ('tensor' in feed) {
+      if (dataType === 'string') {
+        throw new TypeError(`${what} is an MLTensor, expected an array of strings`);
+      }
       this.#context.requireBindable(what, feed.tensor);
       return feed.tensor.handle;
     }

@@ -118,12 +118,14 @@ impl Ngrams {
         self.columns[node as usize] = Some(column);
     }
 
-    /// Adds the occurrences in `row` to `counts`. As in onnxruntime, single items are counted once, whatever is skipped.
+    /// Adds the occurrences in `row` to `counts`, which are 0. As in onnxruntime, single items are counted once, whatever
+    /// is skipped. Returns the columns with an occurrence.
     ///
     /// # Errors
     /// If `stop` ends it.
-    fn count(&self, row: &[i64], counts: &mut [f32], stop: &Stop) -> Step<()> {
+    fn count(&self, row: &[i64], counts: &mut [f32], stop: &Stop) -> Step<Vec<u32>> {
         let (mut least, most) = (*self.lengths.start(), *self.lengths.end());
+        let mut found = Vec::new();
         for distance in (1..).take(self.most_skipped.min(row.len()) + 1) {
             for start in 0..row.len() {
                 if start + distance * (least - 1) >= row.len() {
@@ -137,7 +139,11 @@ impl Ngrams {
                     let Some(&next) = self.children.get(&(node, *item)) else { break };
                     node = next;
                     if let Some(column) = self.columns[node as usize].filter(|_| length >= least) {
-                        counts[column as usize] += 1.0;
+                        let count = &mut counts[column as usize];
+                        if *count == 0.0 {
+                            found.push(column);
+                        }
+                        *count += 1.0;
                     }
                 }
             }
@@ -148,16 +154,19 @@ impl Ngrams {
                 }
             }
         }
-        Ok(())
+        Ok(found)
     }
 
-    /// Replaces counts by what the mode makes of them.
-    fn weigh(&self, counts: &mut [f32]) {
-        if let Mode::Idf = self.mode {
-            counts.iter_mut().for_each(|count| *count = count.min(1.0));
-        }
-        if let (Mode::Idf | Mode::TfIdf, Some(weights)) = (self.mode, &self.weights) {
-            weights.iter().for_each(|(&column, weight)| counts[column as usize] *= weight);
+    /// Replaces the counts of the columns `found` by what the mode makes of them.
+    fn weigh(&self, counts: &mut [f32], found: &[u32]) {
+        for &column in found {
+            let count = &mut counts[column as usize];
+            let weight = self.weights.as_ref().and_then(|weights| weights.get(&column)).copied().unwrap_or(1.0);
+            match self.mode {
+                Mode::Tf => {}
+                Mode::Idf => *count = weight,
+                Mode::TfIdf => *count *= weight,
+            }
         }
     }
 }
@@ -200,8 +209,9 @@ fn vectorizer(call: &mut Call) -> Outcome {
     let mut outcome: Step<()> = Ok(());
     let output = call.written(&shape, |all: &mut [f32]| {
         outcome = all.chunks_exact_mut(ngrams.width).enumerate().try_for_each(|(at, counts)| {
-            ngrams.count(items.get(at * length..(at + 1) * length).unwrap_or_default(), counts, &stop)?;
-            ngrams.weigh(counts);
+            let row = items.get(at * length..(at + 1) * length).unwrap_or_default();
+            let found = ngrams.count(row, counts, &stop)?;
+            ngrams.weigh(counts, &found);
             Ok(())
         });
     });
