@@ -46,13 +46,13 @@ const LISTS: usize = 14 << 20;
 /// A node under translation.
 pub struct Call<'c, 'm> {
     pub(super) importer: &'c mut Importer<'m>,
-    pub(super) node: Node<'c>,
+    node: Node<'c>,
     pub(super) label: String,
-    pub(super) inputs: Vec<Option<Value>>,
+    inputs: Vec<Option<Value>>,
     arguments: Vec<Argument>,
     /// The version of the node's operator set that the model uses.
     pub opset: i64,
-    pub(super) place: Place<'c>,
+    place: Place<'c>,
 }
 
 impl<'c, 'm> Call<'c, 'm> {
@@ -298,6 +298,24 @@ impl<'c, 'm> Call<'c, 'm> {
             all.push(axis);
         }
         Ok(all)
+    }
+
+    /// What `prepare` makes of the attributes of the node, once for all runs.
+    ///
+    /// # Errors
+    /// The errors of `prepare`.
+    pub fn prepared<T: Send + Sync + 'static>(&mut self, prepare: impl FnOnce(&mut Self) -> Step<T>) -> Step<Arc<T>> {
+        // In a function, attributes can be those of its calls.
+        if self.place.arguments.is_some() {
+            return prepare(self).map(Arc::new);
+        }
+        let (node, model) = (self.node.id(), self.importer.model);
+        if let Some(known) = model.prepared.get(node) {
+            return Ok(known);
+        }
+        let made = Arc::new(prepare(self)?);
+        model.prepared.keep(node, made.clone());
+        Ok(made)
     }
 
     // ---- Emitting operators --------------------------------------------------------------------------------------

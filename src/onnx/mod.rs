@@ -29,11 +29,13 @@ pub mod lists;
 pub mod lookups;
 pub mod model;
 pub mod ops;
+mod prepared;
 pub mod probe;
 mod promotion;
 #[expect(missing_docs, reason = "the fields are those of the standard")]
 pub mod proto;
 pub mod registry;
+pub mod run_texts;
 pub mod sized;
 pub mod sizes;
 pub mod stop;
@@ -42,6 +44,7 @@ pub mod tensor;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod text_call;
 pub mod text_list;
 pub mod texts;
 pub mod value;

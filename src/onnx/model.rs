@@ -5,10 +5,11 @@ use super::error::{ModelError, Result, quoted, shortened};
 use super::file::{ExternalData, FileSource, Files};
 use super::foreign::format_of;
 use super::graph::{Arena, AttributeId, FunctionId, Graph, GraphId, NameId};
+use super::prepared::Prepared;
 use super::proto;
 use super::sizes::is_placeholder;
 use super::tensor::ElementType;
-use super::texts::{Prepared, Texts};
+use super::texts::Texts;
 use crate::error::amount;
 use bytes::Bytes;
 use serde::Serialize;
@@ -326,7 +327,7 @@ impl Model {
 
     /// The texts of its constants and attributes.
     pub fn texts(&self) -> &Arc<Texts> {
-        self.known_texts.get_or_init(|| Arc::new(Texts::of(self)))
+        self.known_texts.get_or_init(|| Arc::new(Texts::of(&self.arena)))
     }
 
     /// The function that an operator refers to.

@@ -11,7 +11,7 @@ use crate::onnx::error::{Cut, ModelError, Refusal, Result, quoted};
 use crate::onnx::flow::{Flow, Frontier};
 use crate::onnx::graph::{Argument, ByName, FunctionId, NameId, Node, NodeId, Operator};
 use crate::onnx::registry::Entry;
-use crate::onnx::texts::{as_numbers, as_texts};
+use crate::onnx::text_call::{as_numbers, as_texts};
 use std::mem::{replace, take};
 
 impl Importer<'_> {

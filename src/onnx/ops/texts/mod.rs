@@ -22,18 +22,20 @@ fn concat(call: &mut Call) -> Outcome {
     let shapes = [call.input_shape(0)?, call.input_shape(1)?];
     let [a, b] = &shapes;
     let shape = broadcast(a, b).ok_or_else(|| format!("shapes {a:?} and {b:?} cannot be broadcast"))?;
+    let sizes = sizes_of(&shape);
     let mut sides = Vec::with_capacity(2);
     for index in [0, 1] {
-        if matches!(call.value(index), Some(Value::Texts(_))) {
-            let expanded = call.texts(index)?;
-            let expanded = call.expand(expanded, &shape[..])?;
-            call.replace(index, expanded);
-            call.mark_texts(index);
-        }
-        sides.push(call.read_texts(index)?);
+        let texts = match call.value(index) {
+            Some(Value::Texts(id)) if !sizes.contains(&0) => {
+                let expanded = call.expand(id, &shape[..])?;
+                call.texts_of(expanded)?
+            }
+            _ => call.read_texts(index)?,
+        };
+        sides.push(texts);
     }
     let joined = sides[0].iter().zip(sides[1].iter()).map(|(a, b)| [a, b].concat());
-    Ok(vec![call.made_texts(&sizes_of(&shape), joined)?])
+    Ok(vec![call.made_texts(&sizes, joined)?])
 }
 
 /// Changes the letters of texts as the C library's `towlower` and `towupper` do: none becomes several.
