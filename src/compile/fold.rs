@@ -14,6 +14,9 @@ use std::collections::HashSet;
 const MAX_GROWTH: usize = 8;
 /// ... and larger than this many bytes: a scalar expanded to a whole tensor is cheaper to compute than to store.
 const SMALL_BYTES: usize = 1 << 16;
+/// The same for a table over two lists, such as the angles of samples and filters: what is computed of it, and products
+/// with it, cost more than to store it.
+const TABLE_BYTES: usize = 1 << 22;
 
 /// Replaces nodes with constant operands by their results, except for the values in `keep`.
 ///
@@ -28,7 +31,8 @@ pub fn fold(graph: &mut Graph, keep: &HashSet<ValueId>, evaluate: Evaluate) -> R
         let is_small = || {
             let operands: usize = node.reads().map(bytes).sum();
             let outputs: usize = node.outputs.iter().map(bytes).sum();
-            outputs <= operands * MAX_GROWTH || outputs <= SMALL_BYTES
+            let most = if is_table(graph, &node) { TABLE_BYTES } else { SMALL_BYTES };
+            outputs <= operands * MAX_GROWTH || outputs <= most
         };
         if !known || !is_small() {
             graph.nodes.push(node);
@@ -52,6 +56,12 @@ pub fn fold(graph: &mut Graph, keep: &HashSet<ValueId>, evaluate: Evaluate) -> R
     }
     graph.drop_unused();
     Ok(())
+}
+
+/// Whether a node combines each element of a list with each of another one.
+fn is_table(graph: &Graph, node: &Node) -> bool {
+    let is_list = |id: &&ValueId| graph.descriptor(**id).elements() > 1;
+    matches!(node.op, Api(Op::Elementwise(_))) && node.reads().filter(is_list).count() > 1
 }
 
 /// The outputs of a node that only reinterprets the bytes of its constant operand, as windows over that constant: large
@@ -108,6 +118,32 @@ mod tests {
             let read = constant.buffer().unwrap();
             assert_eq!(crate::memory::elements::<f32>(read.bytes()), &expected[range]);
         }
+    }
+
+    #[test]
+    fn tables_over_two_lists_are_stored() {
+        let folded = |text: &str| {
+            let mut graph = parse(text);
+            fold(&mut graph, &HashSet::new(), &|graph, node| {
+                Ok(vec![crate::memory::Buffer::zeroed(graph.descriptor(node.outputs[0]).bytes())?])
+            })
+            .unwrap();
+            graph.nodes.len()
+        };
+        let sum = |rows: u32, columns: u32| {
+            folded(&format!(
+                "%0 = constant float32 [{rows}, 1]
+                 %1 = constant float32 [{columns}]
+                 %2 = add %0 %1
+                 %3 = sin %2
+                 output x = %3"
+            ))
+        };
+        assert_eq!([sum(640, 455), sum(1, 640 * 455), sum(2000, 2000)], [0, 0, 2]);
+        let expanded = |elements: u32| {
+            folded(&format!("%0 = constant float32 [1]\n%1 = expand %0 newShape=[{elements}]\noutput x = %1"))
+        };
+        assert_eq!([expanded(1000), expanded(100_000)], [0, 1]);
     }
 
     #[test]
