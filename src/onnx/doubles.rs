@@ -51,6 +51,7 @@ const IN_FLOAT32: &[&str] = &[
     "LpPool",
     "MaxPool",
     "MaxRoiPool",
+    "MeanVarianceNormalization",
     "Mod",
     "RNN",
     "Resize",
@@ -314,7 +315,7 @@ mod tests {
     #[test]
     fn operators_compute_in_the_type_that_the_lists_say() {
         let unary = "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor HardSigmoid HardSwish Hardmax \
-                     LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish Neg Reciprocal Relu Round Selu \
+                     LeakyRelu Log LogSoftmax LpNormalization Mish Neg Reciprocal Relu Round Selu \
                      Shrink Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt Tan Tanh ThresholdedRelu ArgMax ArgMin \
                      IsInf IsNaN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd \
                      ReduceSum ReduceSumSquare Trilu Transpose Flatten Identity";
@@ -329,7 +330,7 @@ mod tests {
             assert!(!types.contains(&DataType::Float32), "{operator}: {types:?}");
             assert!(!IN_FLOAT32.contains(&operator), "{operator}");
         }
-        for operator in ["GlobalAveragePool", "GlobalMaxPool", "LRN", "Mod"] {
+        for operator in ["GlobalAveragePool", "GlobalMaxPool", "LRN", "MeanVarianceNormalization", "Mod"] {
             let (inputs, attributes) = match operator {
                 "Mod" => ("x x", vec![("fmod", Attr::Int(1))]),
                 "LRN" => ("x", vec![("size", Attr::Int(3))]),
