@@ -196,7 +196,7 @@ fn difference(graph: &Graph, facts: &Facts, id: ValueId, axes: &[u32]) -> Option
 mod tests {
     use super::*;
     use crate::ir::parse;
-    use crate::testing::{Tolerance, check, check_pass};
+    use crate::testing::{Tolerance, check, check_pass, check_pass_changes_nothing};
 
     fn layer(spelling: &str) -> String {
         format!(
@@ -227,8 +227,7 @@ mod tests {
              %2 = reduceMean %1 axes=[1] keepDimensions=true
              %3 = sqrt %2
              %4 = div %0 %3
-             output y = %4
-             ",
+             output y = %4",
         );
     }
 
