@@ -244,7 +244,10 @@ export interface OnnxDescriptor {
 
 /** A model compiled for one set of input shapes. */
 export interface OnnxSpecialization {
-  /** Belongs to the model; `null` if no output has any elements. */
+  /**
+   * Belongs to the model; `null` if no output has any elements. Dispatch needs tensors, which doubles cannot be in: the
+   * graph of a model with inputs or outputs that are doubles only runs as the model.
+   */
   readonly graph: MLGraph | null;
   readonly inputs: Readonly<Record<string, OnnxDescriptor>>;
   readonly outputs: Readonly<Record<string, OnnxDescriptor>>;

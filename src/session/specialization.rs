@@ -6,11 +6,13 @@ use super::template::{Filled, FreeSizes, UnknownDim, find};
 use super::value::{Cache, Feed, Output, Target};
 use super::{Session, SessionOptions};
 use crate::dimension::Dim;
+use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Builder, Growing};
 use crate::memory::Buffer;
 use crate::onnx::Binding;
 use crate::onnx::cuts::Rest;
+use crate::onnx::tensor::ElementType;
 use crate::runtime::{Backend, CacheRows, CompiledGraph, Contents, Later, Read, Recent, Site, Slot, Tensor};
 use crate::shape::Descriptor;
 use serde_json::{Value as Json, json};
@@ -246,7 +248,11 @@ pub(super) fn bind_constants(
 impl Specialization {
     /// What `compile` resolves with, and the number of the specialization.
     pub(super) fn json(&self) -> Json {
-        let port = |Port { name, descriptor }: &Port| json!({ "name": name, "dataType": descriptor.dtype.name(), "shape": descriptor.shape });
+        let port = |Port { name, descriptor: Descriptor { dtype, shape } }: &Port| {
+            // As inputs and outputs of models are named; no tensor has it.
+            let data_type = if *dtype == DataType::Float64 { ElementType::Double.name() } else { dtype.name() };
+            json!({ "name": name, "dataType": data_type, "shape": shape })
+        };
         let list = |ports: &[Port]| Json::from_iter(ports.iter().map(port));
         let [reads, writes] = self.graph_ports().map(|ports| list(&ports));
         json!({

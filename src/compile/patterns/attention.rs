@@ -2,7 +2,7 @@
 //! become one operator that never stores the scores. It reads and writes every matrix in place.
 
 use super::strided::{Factor, StridedView, grouped, refined};
-use super::{Facts, beside_scalar, scalar, two};
+use super::{Facts, beside_scalar, is_fused, scalar, two};
 use crate::dimension::Dim;
 use crate::ir::{Graph, ValueId};
 use crate::ops::attention::{Attention, MAX_MASKS, Mask, MaskKind, Places};
@@ -182,7 +182,7 @@ fn softmax_input(graph: &Graph, facts: &Facts, mut id: ValueId, scores: &mut Sco
             }
             Api(Op::Elementwise(Elementwise::Identity)) => id = input,
             Api(Op::Elementwise(Elementwise::Cast { to }))
-                if to.is_float() && graph.descriptor(input).dtype.is_float() =>
+                if is_fused(*to) && is_fused(graph.descriptor(input).dtype) =>
             {
                 id = input;
             }
@@ -245,7 +245,7 @@ fn first_product(
         Api(Op::Elementwise(Elementwise::Identity)) => next(scores, node.inputs[0]?),
         Api(Op::Elementwise(Elementwise::Cast { .. })) => {
             let input = node.inputs[0]?;
-            if graph.descriptor(input).dtype.is_float() && descriptor.dtype.is_float() {
+            if is_fused(graph.descriptor(input).dtype) && is_fused(descriptor.dtype) {
                 next(scores, input)
             } else {
                 None

@@ -52,6 +52,11 @@ impl Facts {
     }
 }
 
+/// Whether the operators that patterns become have kernels for elements of this type.
+fn is_fused(dtype: DataType) -> bool {
+    matches!(dtype, DataType::Float32 | DataType::Float16)
+}
+
 /// The value of a floating-point constant of one element.
 fn scalar(graph: &Graph, id: ValueId) -> Option<f64> {
     let descriptor = graph.descriptor(id);

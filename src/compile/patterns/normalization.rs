@@ -1,6 +1,6 @@
 //! Layer and root-mean-square normalization, decomposed into means, powers and square roots.
 
-use super::{Facts, beside_scalar, scalar, two};
+use super::{Facts, beside_scalar, is_fused, scalar, two};
 use crate::dimension::Dim;
 use crate::ir::{Graph, Node, ValueId};
 use crate::ops::elementwise::Elementwise;
@@ -47,6 +47,9 @@ struct Normalized {
 
 fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<FoundNormalization> {
     let normalized = normalized(graph, facts, &graph.nodes[index])?;
+    if !is_fused(graph.descriptor(graph.nodes[index].outputs[0]).dtype) {
+        return None;
+    }
     let Normalized { dividend, squared, axes, epsilon, nodes: mut front } = normalized;
     let (mut id, mut inputs, mut behind) = (graph.nodes[index].outputs[0], Vec::new(), Vec::new());
     let centered = difference(graph, facts, dividend, &axes)
@@ -193,7 +196,7 @@ fn difference(graph: &Graph, facts: &Facts, id: ValueId, axes: &[u32]) -> Option
 mod tests {
     use super::*;
     use crate::ir::parse;
-    use crate::testing::{Tolerance, check, check_pass};
+    use crate::testing::{Tolerance, check, check_pass, check_pass_changes_nothing};
 
     fn layer(spelling: &str) -> String {
         format!(
@@ -213,6 +216,19 @@ mod tests {
              %o = add %m %2
              output y = %o"
         )
+    }
+
+    #[test]
+    fn that_of_doubles_has_no_operator() {
+        check_pass_changes_nothing(
+            fuse_normalizations,
+            "%0 = input x float64 [2, 3]
+             %1 = mul %0 %0
+             %2 = reduceMean %1 axes=[1] keepDimensions=true
+             %3 = sqrt %2
+             %4 = div %0 %3
+             output y = %4",
+        );
     }
 
     #[test]

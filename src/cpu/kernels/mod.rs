@@ -6,6 +6,7 @@ pub mod blocks;
 pub mod copy;
 pub mod cumulative;
 pub mod depthwise_pixels;
+mod double_folds;
 pub mod double_product;
 pub mod elementwise;
 pub mod float;

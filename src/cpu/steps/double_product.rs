@@ -114,9 +114,9 @@ mod tests {
 
     #[test]
     fn products_at_the_edges_of_tiles_and_panels() {
-        for m in [1, 3, 4, 5, 9, 40] {
-            for n in [1, 7, 8, 9, 17, 65, 300] {
-                for k in [1, 2, 255, 256, 257] {
+        for m in [1, 3, 4, 5, 9] {
+            for n in [1, 8, 9, 17, 260] {
+                for k in [1, 256, 257] {
                     gemm([m, k, n], [false; 2], Some([1, n]));
                 }
             }
@@ -141,7 +141,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
-        fn any_product(m in 1u32..70, k in 1u32..300, n in 1u32..70, turns: [bool; 2], addend in 0u32..5) {
+        fn any_product(m in 1u32..40, k in 1u32..300, n in 1u32..40, turns: [bool; 2], addend in 0u32..5) {
             let c = [[1, 1], [m, n], [1, n], [m, 1]];
             gemm([m, k, n], turns, c.get(addend as usize).copied());
         }

@@ -193,7 +193,7 @@ impl ElementwiseStep {
         output: DataType,
         in_place: bool,
     ) -> ElementwiseStep {
-        let cost = program.instructions.iter().map(|instruction| cost(&instruction.op)).sum();
+        let cost = program.instructions.iter().map(|instruction| kernel::cost(&instruction.op)).sum();
         let (actions, operands) = (Box::default(), operands.into_boxed_slice());
         let converts = !in_place && is_conversion(program, &operands);
         let mut step =
@@ -288,19 +288,6 @@ fn is_conversion(program: &Fused, operands: &[Operand]) -> bool {
     match only.op {
         E::Cast { to } => matches!((input.dtype, to), (Float32, Float16) | (Float16, Float32)),
         _ => false,
-    }
-}
-
-/// Approximate cost per element of an operator, in multiply-adds of a matrix product: a core does some 60 per
-/// nanosecond.
-fn cost(op: &Elementwise) -> usize {
-    match op {
-        E::Pow => 128,
-        E::Erf | E::Exp | E::Log | E::Sigmoid | E::Silu | E::Tanh | E::Softplus | E::Gelu | E::Elu { .. } => 32,
-        E::Acos | E::Acosh | E::Asin | E::Asinh | E::Atan | E::Atanh | E::Cosh | E::Sinh => 32,
-        E::Swish { .. } | E::TanhGelu => 32,
-        E::Sin | E::Cos | E::Tan | E::Quantize | E::Div => 16,
-        _ => 8,
     }
 }
 

@@ -17,6 +17,21 @@ pub use float::{binary_float, binary_float_uniform, scale_and_shift, unary_float
 pub use integer::{Integer, binary_integer, unary_integer};
 pub use quantize::{Quantized, dequantize, dequantize_uniform, quantize, quantize_uniform};
 
+use crate::ops::elementwise::Elementwise::{self, self as E};
+
+/// Approximate cost per element of an operator, in multiply-adds of a matrix product: a core does some 60 per
+/// nanosecond.
+pub fn cost(op: &Elementwise) -> usize {
+    match op {
+        E::Pow => 128,
+        E::Erf | E::Exp | E::Log | E::Sigmoid | E::Silu | E::Tanh | E::Softplus | E::Gelu | E::Elu { .. } => 32,
+        E::Acos | E::Acosh | E::Asin | E::Asinh | E::Atan | E::Atanh | E::Cosh | E::Sinh => 32,
+        E::Swish { .. } | E::TanhGelu => 32,
+        E::Sin | E::Cos | E::Tan | E::Quantize | E::Div => 16,
+        _ => 8,
+    }
+}
+
 /// `out[i] = f(x[i])`.
 #[inline(always)]
 fn map<T: Copy, U>(x: &[T], out: &mut [U], f: impl Fn(T) -> U) {
