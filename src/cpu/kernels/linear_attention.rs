@@ -251,9 +251,11 @@ impl LinearAttention<'_> {
                 let pass = Pass { rows, from, to: own, key: before, added, decay };
                 // SAFETY: `from` is the past, whose length was checked, or like `to` has rows of this many vectors: in
                 // the scratch memory, or in the block.
-                match reads[1].is_empty() {
-                    true => unsafe { pass.run::<S, VECTORS, 1>(simd, &reads, sums) },
-                    false => unsafe { pass.run::<S, VECTORS, MAX_READS>(simd, &reads, sums) },
+                unsafe {
+                    match reads[1].is_empty() {
+                        true => pass.run::<S, VECTORS, 1>(simd, &reads, sums),
+                        false => pass.run::<S, VECTORS, MAX_READS>(simd, &reads, sums),
+                    }
                 }
                 (from, before, decay) = (own, Factors::ZERO, Factors::ONE);
             }
