@@ -4,8 +4,6 @@
 //! step, and outputs add it themselves: the product of key and query, times what will be added. Then the state is read and
 //! written once per step, and reading it costs two multiply-adds.
 
-#![expect(clippy::needless_range_loop, reason = "iterators over arrays of vectors are functions that must be inlined")]
-
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::memory::ColumnBlock;
 
