@@ -46,6 +46,7 @@ use crate::ir::{Constant, Epilogue, Graph, Node, ValueId};
 use crate::memory::Buffer;
 use crate::ops::block_product::BlockProduct;
 use crate::ops::elementwise::Elementwise;
+use crate::ops::extension::dynamic_quantize_lstm::{DynamicQuantizeLstm, SCALE};
 use crate::ops::extension::elementwise::Extended;
 use crate::ops::extension::expert_product::ExpertProduct;
 use crate::ops::extension::integer_product::IntegerProduct;
@@ -306,6 +307,7 @@ fn lower_extension(op: &Extension, l: &mut Lowering) -> Result<Step> {
         Extension::CropAndResize(op) => CropAndResizeStep::new(op, l.input(0), l.input(2)).into(),
         Extension::DeformColumns(op) => DeformColumnsStep::new(op, l.input(0), l.input(1)).into(),
         Extension::Dft(op) => DftStep::new(op, l.input(0))?.into(),
+        Extension::DynamicQuantizeLstm(op) => lower_dynamic_quantize_lstm(op, l)?,
         Extension::Elementwise(Extended(op)) => lower_elementwise(*op, l),
         Extension::ExpertProduct(op) => lower_expert_product(op, l)?,
         Extension::GridSample(op) => GridSampleStep::new(op, l.input(0), l.output()).into(),
@@ -446,6 +448,15 @@ fn lower_expert_product(op: &ExpertProduct, l: &mut Lowering) -> Result<Step> {
     };
     (2..l.count()).for_each(|index| l.pack(index, l.given(index).is_some()));
     Ok(ExpertProductStep::new(&l.env, op, experts, [l.input(0), l.output()]).into())
+}
+
+fn lower_dynamic_quantize_lstm(op: &DynamicQuantizeLstm, l: &mut Lowering) -> Result<Step> {
+    let [numbers, scales, zeros] =
+        [2, SCALE, SCALE + 1].map(|index| l.constant(index).expect("translations make it a constant"));
+    let numbers = (numbers, l.input(2).dtype);
+    let step = LstmStep::quantized(&l.env, &op.0, l.input(0), l.weights(1), numbers, [scales, zeros])?;
+    [SCALE, SCALE + 1].into_iter().for_each(|index| l.pack(index, true));
+    Ok(lower_recurrent(step, l))
 }
 
 fn lower_trees(op: &TreeEnsemble, l: &mut Lowering) -> Result<Step> {

@@ -687,6 +687,7 @@ fn is_costly(op: &Operation) -> bool {
                 E::Col2Im(_)
                     | E::CropAndResize(_)
                     | E::DeformColumns(_)
+                    | E::DynamicQuantizeLstm(_)
                     | E::ExpertProduct(_)
                     | E::Dft(_)
                     | E::GridSample(_)

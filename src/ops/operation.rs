@@ -236,6 +236,8 @@ named! {
         DeformColumns(extension::deform_columns::DeformColumns),
         /// `DFT` along the last dimension but that of components.
         Dft(extension::dft::Dft),
+        /// `com.microsoft.DynamicQuantizeLSTM`, whose other weights are floats.
+        DynamicQuantizeLstm(extension::dynamic_quantize_lstm::DynamicQuantizeLstm),
         /// What `MoE` multiplies.
         ExpertProduct(extension::expert_product::ExpertProduct),
         /// `GridSample` of images with channels last.

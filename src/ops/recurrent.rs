@@ -79,7 +79,7 @@ impl Direction {
 ///
 /// # Errors
 /// If it has a different shape.
-pub(super) fn expect_shape(operand: &'static str, got: Option<&Descriptor>, expected: &[Dim]) -> Result<(), Problem> {
+pub(crate) fn expect_shape(operand: &'static str, got: Option<&Descriptor>, expected: &[Dim]) -> Result<(), Problem> {
     match got {
         Some(got) if got.shape != expected => {
             Err(Problem::Shape { operand, got: got.shape.clone(), expected: expected.to_vec() })

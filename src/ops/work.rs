@@ -53,6 +53,24 @@ fn convolutions() {
 }
 
 #[test]
+fn linear_attention() {
+    let heads = |queries: u32, states: u32, rate: &str| {
+        work(&format!(
+            "%0 = input q float32 [2, 3, {queries}, 5]
+             %1 = input k float32 [2, 3, 1, 5]
+             %2 = input v float32 [2, 3, {states}, 7]
+             %3 = input r float32 [2, 3, 1]
+             %4, %5 = linearAttention %0 %1 %2 _{rate}
+             output y = %4"
+        ))
+        .0
+    };
+    // Each step adds a product to the states, reads them for each query, and for the key if values replace others.
+    assert_eq!(heads(1, 2, ""), 2 * 2 * 5 * 7 * 3 * 2);
+    assert_eq!(heads(4, 2, " %3"), 2 * 2 * 5 * 7 * 3 * (1 + 2 + 1));
+}
+
+#[test]
 fn recurrent_networks() {
     let network = |operator: &str, gates: usize, directions: usize, options: &str| {
         let rows = gates * 4;

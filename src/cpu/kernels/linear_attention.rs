@@ -4,8 +4,6 @@
 //! step, and outputs add it themselves: the product of key and query, times what will be added. Then the state is read and
 //! written once per step, and reading it costs two multiply-adds.
 
-#![expect(clippy::needless_range_loop, reason = "iterators over arrays of vectors are functions that must be inlined")]
-
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::memory::ColumnBlock;
 
@@ -251,9 +249,11 @@ impl LinearAttention<'_> {
                 let pass = Pass { rows, from, to: own, key: before, added, decay };
                 // SAFETY: `from` is the past, whose length was checked, or like `to` has rows of this many vectors: in
                 // the scratch memory, or in the block.
-                match reads[1].is_empty() {
-                    true => unsafe { pass.run::<S, VECTORS, 1>(simd, &reads, sums) },
-                    false => unsafe { pass.run::<S, VECTORS, MAX_READS>(simd, &reads, sums) },
+                unsafe {
+                    match reads[1].is_empty() {
+                        true => pass.run::<S, VECTORS, 1>(simd, &reads, sums),
+                        false => pass.run::<S, VECTORS, MAX_READS>(simd, &reads, sums),
+                    }
                 }
                 (from, before, decay) = (own, Factors::ZERO, Factors::ONE);
             }

@@ -5,10 +5,13 @@
 //! gate, and the gates are applied while the sums are in cache. Threads share the blocks of all directions of a step; if
 //! that is not worthwhile, a direction is the work of one thread. All computation is in `f32`.
 
+use super::block_product::SPEED;
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
 use crate::cpu::kernels::float::Floats;
 use crate::cpu::memory::Io;
+use crate::cpu::product::blocks::BlockPanels;
+use crate::cpu::product::blocks::rounding::Rounding;
 use crate::cpu::product::finish::Tail;
 use crate::cpu::product::matrix::{Matrix, StridedMatrix};
 use crate::cpu::product::panel_data::PanelData;
@@ -140,7 +143,27 @@ impl<C: Cell> RecurrentStep<C> {
         weights: [Option<Weights>; 2],
     ) -> Result<RecurrentStep<C>> {
         let sizes = NetworkSizes::new::<C>(&input.sizes(), hidden, direction);
-        let network = Network::new(env, sizes, direction, places, weights)?;
+        let [weight, recurrent] = weights;
+        let recurrent = recurrent.map(|weights| pack_floats(env, &sizes, weights)).transpose()?.map(Kept::Floats);
+        Ok(RecurrentStep { cell, network: Network::new(env, sizes, direction, places, weight, recurrent)? })
+    }
+
+    /// The same with quantized recurrent weights: the columns of each direction and gate, which start at a panel. Hidden
+    /// states are rounded to 8 bits.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_bytes(
+        env: &Env,
+        cell: C,
+        input: &Descriptor,
+        hidden: u32,
+        direction: Direction,
+        places: OperandPlaces,
+        (weight, recurrent): (Option<Weights>, BlockPanels),
+    ) -> Result<RecurrentStep<C>> {
+        let sizes = NetworkSizes::new::<C>(&input.sizes(), hidden, direction);
+        let network = Network::new(env, sizes, direction, places, weight, Some(Kept::Bytes(recurrent)))?;
         Ok(RecurrentStep { cell, network })
     }
 
@@ -192,10 +215,14 @@ impl StateBlock<'_> {
         self.columns.several(states, slots.map(|slot| (self.states + slot) * self.batch + row))
     }
 
-    /// Computes `h * R^T` for the gates at these positions into the slots from `first` on; `h` is `[batch, hidden]`.
+    /// Computes `h * R^T` for the gates at these positions into the slots from `first` on; `h` is `[batch, hidden]`, the
+    /// state that was remembered last.
     pub fn multiply<const N: usize>(&mut self, moment: &Moment, places: [usize; N], first: usize, h: &[f32]) {
         let StepOperands { env, sizes: NetworkSizes { batch, hidden, .. }, .. } = *moment.operands;
         let (first, width) = ((self.states + first) * batch, tile_size(env.isa).cols);
+        if let RecurrentPanels::Bytes(panels, rounding) = moment.operands.recurrent {
+            return self.multiply_rounded(moment, places, first, (panels, rounding));
+        }
         // A single gate takes several neighboring panels at once.
         let (at_once, apart) = if N == 1 { (MAX_PANELS, [0, width]) } else { (1, [batch, 0]) };
         let panels = self.units.len().min(hidden - self.units.start).div_ceil(width);
@@ -215,6 +242,25 @@ impl StateBlock<'_> {
             }
         }
     }
+
+    /// The same for the rounded hidden state; `first` is a row of the block.
+    fn multiply_rounded<const N: usize>(
+        &mut self,
+        moment: &Moment,
+        places: [usize; N],
+        first: usize,
+        (panels, rounding): (&BlockPanels, Rounding),
+    ) {
+        let StepOperands { env, sizes: NetworkSizes { batch, hidden, gates, .. }, .. } = *moment.operands;
+        let (width, row_len) = (tile_size(env.isa).cols, rounding.row_len());
+        for (first, place) in (first..).step_by(batch).zip(places) {
+            let gate = (moment.d * gates + place) * hidden.next_multiple_of(width);
+            let columns = gate + self.units.start..gate + self.units.end.min(hidden);
+            for (row, rounded) in moment.rounded.chunks_exact(row_len).take(batch).enumerate() {
+                panels.multiply_rounded(rounding, rounded, columns.clone(), self.columns.row(first + row));
+            }
+        }
+    }
 }
 
 /// The recurrent weights of all directions and gates, in panels.
@@ -222,6 +268,8 @@ impl StateBlock<'_> {
 enum RecurrentPanels<'a> {
     /// One operand per gate, packed when the graph was built.
     Kept(&'a [Panels]),
+    /// One operand for all gates, whose columns start at panels, and the rounding of hidden states.
+    Bytes(&'a BlockPanels, Rounding),
     /// Packed for this run; ordered by gate, depth block and panel.
     Packed(&'a [f32]),
 }
@@ -251,6 +299,8 @@ pub struct Moment<'a> {
     pub hidden: &'a [f32],
     /// The hidden state after the reset gate, `[batch, hidden]`, if the cell has one.
     pub reset: &'a [f32],
+    /// The rows of the state that was remembered last, if they are rounded.
+    rounded: &'a [f32],
 }
 
 impl<'a> Moment<'a> {
@@ -287,6 +337,7 @@ impl<'a> Moment<'a> {
         let (gate, width) = (self.d * gates + place, tile_size(env.isa).cols);
         match recurrent {
             RecurrentPanels::Kept(gates) => gates[gate].block(unit..(unit + width).min(hidden), depth),
+            RecurrentPanels::Bytes(..) => unreachable!("panels of floats"),
             RecurrentPanels::Packed(panels) => {
                 let start = hidden.next_multiple_of(width) * (gate * hidden + depth.start) + unit * depth.len();
                 PanelData::F32(&panels[start..][..width * depth.len()])
@@ -303,9 +354,35 @@ struct Network {
     /// The products of all inputs with the weights of all directions.
     inputs: MatmulStep,
     packs_weight: bool,
-    /// The packed recurrent weights of each direction and gate, if constant.
-    recurrent: Option<Vec<Panels>>,
+    /// The recurrent weights, if constant.
+    recurrent: Option<Kept>,
     lens: ScratchLens,
+}
+
+/// Recurrent weights that were packed when the graph was built.
+enum Kept {
+    /// Of each direction and gate.
+    Floats(Vec<Panels>),
+    /// Of all directions and gates.
+    Bytes(BlockPanels),
+}
+
+impl Kept {
+    /// The rounding of hidden states, if they are rounded.
+    fn rounding(&self, sizes: &NetworkSizes) -> Option<(&BlockPanels, Rounding)> {
+        let Kept::Bytes(panels) = self else { return None };
+        Some((panels, panels.rounding(sizes.hidden, true)))
+    }
+}
+
+/// Packs the recurrent weights of each direction and gate.
+fn pack_floats(env: &Env, sizes: &NetworkSizes, weights: Weights) -> Result<Vec<Panels>> {
+    let (hidden, width) = (sizes.hidden, tile_size(env.isa).cols);
+    let gate = |gate: usize| {
+        let layout = Layout::Strided { lane_stride: hidden, depth_stride: 1 };
+        Panels::new(env.isa, weights.skip(gate * hidden * hidden), layout, hidden, hidden, width)
+    };
+    (0..sizes.directions * sizes.gates).map(gate).collect()
 }
 
 /// Lengths of the parts of the scratch memory, in floats: whole cache lines.
@@ -320,23 +397,27 @@ struct ScratchLens {
     constants: [usize; 3],
     /// Per direction: states and sums of gates.
     work: usize,
-    /// Per direction: the hidden states before and after all steps, and the one after the reset gate.
+    /// Per direction: the hidden states before and after all steps, and the one after the reset gate; and rounded rows.
     history: usize,
+    /// Where the rounded rows start among these.
+    rounded: usize,
 }
 
 impl ScratchLens {
-    /// The lengths for panels of `width` units, or none if their number is 0.
-    fn new(sizes: &NetworkSizes, inputs: &MatmulStep, width: usize) -> ScratchLens {
+    /// The lengths for panels of `width` units, or none if their number is 0, and for rounded rows of this length.
+    fn new(sizes: &NetworkSizes, inputs: &MatmulStep, width: usize, rounded: usize) -> ScratchLens {
         let &NetworkSizes { steps, batch, hidden, directions, .. } = sizes;
         let and_more = |len: usize| (len + UNITS).next_multiple_of(16);
         let sums = directions * sizes.sums();
+        let states = and_more((steps + 2) * batch * hidden);
         ScratchLens {
             packed: if width == 0 { 0 } else { hidden.next_multiple_of(width) * hidden },
             product: inputs.scratch_len(),
             inputs: and_more(sizes.rows() * sums),
             constants: [sums, sums, 3 * directions * hidden].map(and_more),
             work: sizes.block_rows() * sizes.padded(),
-            history: and_more((steps + 2) * batch * hidden),
+            history: states + (batch * rounded).next_multiple_of(16),
+            rounded: states,
         }
     }
 
@@ -349,7 +430,7 @@ impl ScratchLens {
 }
 
 impl Network {
-    /// Plans the network. `weights` are the weights and the recurrent weights, if constant.
+    /// Plans the network. `weight` are the weights, if constant.
     ///
     /// # Errors
     /// An `UnknownError` if there is not enough memory for packed weights, an `OperationError` if mapped ones cannot be
@@ -359,7 +440,8 @@ impl Network {
         sizes: NetworkSizes,
         direction: Direction,
         places: OperandPlaces,
-        [weight, recurrent]: [Option<Weights>; 2],
+        weight: Option<Weights>,
+        recurrent: Option<Kept>,
     ) -> Result<Network> {
         let strides = |row, col| MatrixStrides { batch: PerAxis::new(), row, col };
         let shape = MatmulShape {
@@ -371,22 +453,20 @@ impl Network {
         if let Some(weight) = weight {
             inputs.prepack(1, weight)?;
         }
-        let (width, hidden) = (tile_size(env.isa).cols, sizes.hidden);
-        let pack = |recurrent: Weights| -> Result<Vec<Panels>> {
-            let gate = |gate: usize| {
-                let layout = Layout::Strided { lane_stride: hidden, depth_stride: 1 };
-                Panels::new(env.isa, recurrent.skip(gate * hidden * hidden), layout, hidden, hidden, width)
-            };
-            (0..sizes.directions * sizes.gates).map(gate).collect()
-        };
-        let recurrent = recurrent.map(pack).transpose()?;
-        let lens = ScratchLens::new(&sizes, &inputs, if recurrent.is_some() { 0 } else { width });
+        let width = if recurrent.is_some() { 0 } else { tile_size(env.isa).cols };
+        let rounding = recurrent.as_ref().and_then(|recurrent| recurrent.rounding(&sizes));
+        let lens = ScratchLens::new(&sizes, &inputs, width, rounding.map_or(0, |(_, rounding)| rounding.row_len()));
         Ok(Network { sizes, direction, places, inputs, packs_weight: weight.is_some(), recurrent, lens })
     }
 
     /// The buffers of the packed weights.
     fn packed(&self) -> Vec<&Arc<Buffer>> {
-        self.inputs.packed().chain(self.recurrent.iter().flatten().map(Panels::buffer)).collect()
+        let (floats, bytes) = match &self.recurrent {
+            Some(Kept::Floats(gates)) => (&gates[..], None),
+            Some(Kept::Bytes(panels)) => (&[][..], Some(panels.buffer())),
+            None => (&[][..], None),
+        };
+        self.inputs.packed().chain(floats.iter().map(Panels::buffer)).chain(bytes).collect()
     }
 
     /// Runs `cell` over all directions and time steps.
@@ -422,7 +502,8 @@ impl Network {
         }
 
         let recurrent = match &self.recurrent {
-            Some(kept) => RecurrentPanels::Kept(kept),
+            Some(Kept::Floats(gates)) => RecurrentPanels::Kept(gates),
+            Some(Kept::Bytes(panels)) => RecurrentPanels::Bytes(panels, panels.rounding(hidden, true)),
             None => RecurrentPanels::Packed(packed),
         };
         let operands = StepOperands {
@@ -434,7 +515,7 @@ impl Network {
             biases: [bias, recurrent_bias],
             peephole: operand(self.places.peephole).map(|_| &*peephole),
         };
-        let cost = directions * gates * hidden * batch * hidden;
+        let cost = directions * gates * hidden * batch * hidden / self.speed();
         if env.threads.useful(cost) > directions {
             self.advance(&operands, cell, 0, work, history);
         } else {
@@ -486,6 +567,7 @@ impl Network {
     /// Runs all time steps of the directions from `first` on to which `work` and `history` belong.
     fn advance(&self, operands: &StepOperands, cell: &impl Cell, first: usize, work: &mut [f32], history: &mut [f32]) {
         let steps = self.sizes.steps;
+        self.round(history, 0);
         for step in 0..steps {
             if cell.resets() {
                 self.for_each_block(operands, [first, step], work, history, &|moment, block| cell.reset(moment, block));
@@ -507,21 +589,44 @@ impl Network {
     ) {
         let NetworkSizes { steps, batch, hidden, gates, states, .. } = self.sizes;
         let shape = [work.len() / self.lens.work, self.sizes.block_rows(), self.sizes.padded()];
-        let cost = batch * gates * hidden;
+        let cost = batch * gates * hidden / self.speed();
         for_each_column_block(operands.env.threads, work, shape, [UNITS, usize::MAX], cost, |d, units, columns| {
             let state = |index: usize| &history[d * self.lens.history + index * batch * hidden..];
-            let moment = Moment { operands, d: first + d, step, hidden: state(step), reset: state(steps + 1) };
+            let rounded = &history[d * self.lens.history + self.lens.rounded..];
+            let (hidden, reset) = (state(step), state(steps + 1));
+            let moment = Moment { operands, d: first + d, step, hidden, reset, rounded };
             call(&moment, &mut StateBlock { units, batch, states, columns });
         });
     }
 
-    /// Copies the hidden states of all directions in `work` to `history`.
+    /// Copies the hidden states of all directions in `work` to `history`, and rounds them if they are multiplied so.
     fn remember(&self, work: &mut [f32], history: &mut [f32], index: usize) {
         let NetworkSizes { batch, hidden, .. } = self.sizes;
         for (work, history) in self.of_directions(work, history) {
             let to = history[index * batch * hidden..].chunks_exact_mut(hidden);
             self.state(work, 0).zip(to).for_each(|(from, to)| to.copy_from_slice(from));
         }
+        self.round(history, index);
+    }
+
+    /// Rounds the hidden states of all directions, if they are multiplied so.
+    fn round(&self, history: &mut [f32], index: usize) {
+        let NetworkSizes { batch, hidden, .. } = self.sizes;
+        let Some((panels, rounding)) = self.recurrent.as_ref().and_then(|kept| kept.rounding(&self.sizes)) else {
+            return;
+        };
+        for history in history.chunks_exact_mut(self.lens.history) {
+            let (states, rounded) = history.split_at_mut(self.lens.rounded);
+            let rows = states[index * batch * hidden..].chunks_exact(hidden).take(batch);
+            rows.zip(rounded.chunks_exact_mut(rounding.row_len())).for_each(|(row, to)| {
+                rounding.round(panels.format(), row, to);
+            });
+        }
+    }
+
+    /// How many products with the recurrent weights are computed in the time of one of floats.
+    fn speed(&self) -> usize {
+        if let Some(Kept::Bytes(_)) = self.recurrent { SPEED } else { 1 }
     }
 
     /// Writes the outputs.

@@ -10,6 +10,7 @@ use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise as E;
+use crate::ops::extension::dynamic_quantize_lstm::DynamicQuantizeLstm;
 use crate::ops::gru::{Gru, GruAttributes, GruCell, GruCellAttributes};
 use crate::ops::lstm::{Lstm, LstmAttributes, LstmCell, LstmCellAttributes};
 use crate::ops::matmul::{Gemm, GemmAttributes};
@@ -166,6 +167,15 @@ const LSTM_ACTIVATIONS: [&str; 3] = ["sigmoid", "tanh", "tanh"];
 /// # Errors
 /// If operands or attributes do not match.
 pub fn lstm(call: &mut Call) -> Outcome {
+    quantized_lstm(call, None)
+}
+
+/// The same with quantized recurrent weights, their scales and their zero points, all constants, for networks and devices
+/// that have kernels for them. Others read the recurrent weights of the node.
+///
+/// # Errors
+/// If operands or attributes do not match.
+pub fn quantized_lstm(call: &mut Call, quantized: Option<[OperandId; 3]>) -> Outcome {
     let sequence = Sequence::new(call, 4)?;
     let (hidden, cell) = (sequence.state(call, 5)?, sequence.state(call, 6)?);
     let activations = activations(call, sequence.direction.count(), &LSTM_ACTIVATIONS)?;
@@ -186,8 +196,16 @@ pub fn lstm(call: &mut Call) -> Outcome {
         ..Default::default()
     };
     // No peepholes.
-    let inputs = [&sequence.operands()[..], &[None, hidden, cell]].concat();
-    let outputs = call.emit_all(Lstm { attributes }, inputs)?;
+    let mut inputs = [&sequence.operands()[..], &[None, hidden, cell]].concat();
+    let lstm = Lstm { attributes };
+    let outputs = match quantized.filter(|_| call.has_extensions()) {
+        Some([weights, scale, zero]) => {
+            inputs[2] = Some(weights);
+            inputs.extend([Some(scale), Some(zero)]);
+            call.emit_all(DynamicQuantizeLstm(lstm), inputs)?
+        }
+        None => call.emit_all(lstm, inputs)?,
+    };
     sequence.outputs(call, outputs.get(2).copied(), &outputs[..2])
 }
 

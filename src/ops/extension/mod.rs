@@ -4,6 +4,7 @@ pub mod col2im;
 pub mod crop_and_resize;
 pub mod deform_columns;
 pub mod dft;
+pub mod dynamic_quantize_lstm;
 pub mod elementwise;
 pub mod expert_product;
 pub mod grid_sample;

@@ -10,7 +10,7 @@ use crate::onnx::ops::pooling;
 use crate::onnx::ops::quantize::{
     Bytes, as_floats, bytes, dequantize_linear, dynamic_quantize_linear, integer_matmul, quantize_linear, requantized,
 };
-use crate::onnx::ops::recurrent::lstm;
+use crate::onnx::ops::recurrent::quantized_lstm;
 use crate::onnx::registry::{Entry, Outcome, microsoft};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::quantize::Quantize;
@@ -251,19 +251,29 @@ fn of_directions(call: &mut Call, index: usize, weights: &[Dim; 3]) -> Step<Oper
     call.reshape(parameter, &shape)
 }
 
-/// An LSTM with quantized, transposed weights. Input and states are not rounded, unlike in onnxruntime.
+/// An LSTM with quantized, transposed weights. Hidden states are rounded to 8 bits if the recurrent weights are constants;
+/// inputs are not, unlike in onnxruntime.
 fn dynamic_quantize_lstm(call: &mut Call) -> Outcome {
+    let mut quantized = None;
     for (index, scale, what) in [(1, 8, "W"), (2, 10, "R")] {
         let weights = call.input(index)?;
         let shape = call.dims(weights, what)?;
         let [scale, zero] = [of_directions(call, scale, &shape)?, of_directions(call, scale + 1, &shape)?];
         let all = call.broadcast_shape(scale, zero)?;
         let [scale, zero] = [call.expand(scale, &all)?, call.expand(zero, &all)?];
+        if index == 2 && [weights, scale, zero].iter().all(|&operand| call.is_constant(operand)) {
+            let rows = [shape[0], shape[2]];
+            let of_rows = |call: &mut Call, x| {
+                let all = call.expand(x, &[shape[0], Dim::ONE, shape[2]])?;
+                call.reshape(all, &rows)
+            };
+            quantized = Some([call.transpose_last(weights)?, of_rows(call, scale)?, of_rows(call, zero)?]);
+        }
         let weights = call.emit(Quantize::DequantizeLinear, &[weights, scale, zero])?;
         let weights = call.transpose_last(weights)?;
         call.replace(index, weights);
     }
-    lstm(call)
+    quantized_lstm(call, quantized)
 }
 
 const TYPES: &str = "int8 and uint8";
@@ -271,7 +281,11 @@ const TYPES: &str = "int8 and uint8";
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
     microsoft("DequantizeLinear", "int16 and uint16 only as constants or from QuantizeLinear", dequantize_linear),
-    microsoft("DynamicQuantizeLSTM", "input and states are not rounded to 8 bits", dynamic_quantize_lstm),
+    microsoft(
+        "DynamicQuantizeLSTM",
+        "the input is not rounded to 8 bits; states are, if R is a constant",
+        dynamic_quantize_lstm,
+    ),
     microsoft("DynamicQuantizeMatMul", "", dynamic_quantize_matmul),
     microsoft("MatMulIntegerToFloat", TYPES, matmul_integer_to_float),
     microsoft("QGemm", TYPES, q_gemm),
@@ -352,12 +366,16 @@ mod tests {
             let x: Vec<u8> = (0..8).flat_map(|at| (at as f32 / 4.0 - 1.0).to_le_bytes()).collect();
             let x = Tensor::from_bytes(&Descriptor::new(DataType::Float32, [4, 1, 2]), &x);
             let inputs = HashMap::from([("x".to_string(), x)]);
-            let [got, expected] = lstms(per_column).map(|graph| {
-                let graph = graph.import(17, &Default::default()).unwrap();
-                assert!(graph.to_string().contains("= lstm "));
-                crate::reference::run(&graph, &inputs)
+            let [quantized, floats] = lstms(per_column);
+            let for_gpus = quantized.clone().import_for_gpus(17).unwrap();
+            let [quantized, floats] = [quantized, floats].map(|graph| graph.import(17, &Default::default()).unwrap());
+            let operators = ["= dynamicQuantizeLstm ", "= lstm ", "= lstm "];
+            let [got, for_gpus, expected] = std::array::from_fn(|index| {
+                let graph = [&quantized, &for_gpus, &floats][index];
+                assert!(graph.to_string().contains(operators[index]), "{graph}");
+                crate::reference::run(graph, &inputs)
             });
-            for name in ["y", "c"] {
+            for (got, name) in [(&got, "y"), (&got, "c"), (&for_gpus, "y"), (&for_gpus, "c")] {
                 let pairs = got[name].floats().iter().zip(expected[name].floats());
                 assert!(pairs.clone().all(|(got, expected)| (got - expected).abs() < 1e-6), "{per_column} {name}");
                 assert!(pairs.count() > 0);
