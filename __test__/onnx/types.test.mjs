@@ -106,6 +106,25 @@ describe('types of ONNX that WebNN does not have', () => {
     model.destroy();
   });
 
+  test('compiled, they are tensors of types that WebNN has', async () => {
+    const model = await loadModel(
+      writeModel({
+        inputs: [value('x', DOUBLE, ['n']), value('z', DOUBLE, ['n'])],
+        outputs: [value('y', DOUBLE, ['n'])],
+        nodes: [node('Sub', ['x', 'z'], ['y'])],
+      }),
+      { context, constants: { z: { data: Float64Array.of(1, 2), shape: [2] } } },
+    );
+    await model.run({ x: Float64Array.of(5, 5) });
+    const { graph, inputs, outputs } = await model.compile({ x: [2] });
+    assert.deepEqual([inputs.x.dataType, outputs.y.dataType], ['float32', 'float32']);
+    const [x, y] = await Promise.all([inputs.x, outputs.y].map((descriptor) => context.createTensor({ ...descriptor, readable: true, writable: true })));
+    context.writeTensor(x, Float32Array.of(5, 5));
+    context.dispatch(/** @type {import('../../index.js').MLGraph} */ (graph), { x }, { y });
+    assert.deepEqual(new Float32Array(await context.readTensor(y)), Float32Array.of(4, 3));
+    model.destroy();
+  });
+
   test('imported, they are operands of types that WebNN has', () => {
     const { y } = importModel(new MLGraphBuilder(context), difference(DOUBLE, Float64Array.of(1), [2]));
     assert.deepEqual([y.dataType, y.shape], ['float32', [2]]);

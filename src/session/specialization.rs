@@ -180,7 +180,7 @@ impl Session {
     fn kept_for(&self, shapes: &Shapes, decided: Option<&Arc<Decided>>, grows: bool) -> Option<Arc<Specialization>> {
         let is_it = |one: &Specialization| match &one.key {
             Key::Shapes(known, elements, own) => {
-                (*own == grows || !one.has_caches && one.rest.is_none())
+                (*own == grows || !one.has_caches && one.rest.is_none() && !one.has_doubles())
                     && known == shapes
                     && elements.as_ref() == decided
             }
@@ -390,6 +390,11 @@ impl Specialization {
     /// Takes the compiled graph, if there is one.
     pub(super) fn take_graph(&mut self) -> Option<Arc<CompiledGraph>> {
         self.graph.take()
+    }
+
+    /// Whether inputs or outputs are doubles, which graphs of the API do not have.
+    fn has_doubles(&self) -> bool {
+        self.inputs.iter().chain(&self.outputs).any(|port| port.descriptor.dtype == DataType::Float64)
     }
 
     fn is_built(&self) -> bool {

@@ -329,7 +329,8 @@ impl Session {
             bindings,
             outputs: options.outputs.clone(),
             may_cut: true,
-            for_api: false,
+            // Others become graphs of the API.
+            for_api: !free.is_to_run(),
             stop: self.stop.clone(),
             unrolls_all: !free.is_to_run(),
         };

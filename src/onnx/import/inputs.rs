@@ -111,7 +111,8 @@ impl Importer<'_> {
             };
             if let Some(id) = request.bindings.get(&input.name) {
                 let got = bound[input.name.as_str()].0;
-                if got != dtype {
+                // A constant of a session is a double where the model says so.
+                if got != dtype && Some(got) != input.element.and_then(ElementType::carried) {
                     let name = quoted(&input.name);
                     let message = format!("the binding of {name} is of type {got}, expected {dtype}");
                     return Err(ModelError::coded(Code::Type, message));
