@@ -271,7 +271,7 @@ impl Specialization {
         let Filled { template, values, graph, resized } = filled;
         let bindings = template.recorded();
         let rest = bindings.rest(&values);
-        let is_whole = rest.as_ref().is_none_or(Rest::ends_on_host);
+        let is_whole = rest.as_ref().is_none_or(Rest::is_predictable);
         let may_be_quick = is_whole && graph.as_ref().is_none_or(|graph| graph.is_on_cpu());
         let is_new = resized.is_none();
         // Everything that does not depend on sizes is reused.
