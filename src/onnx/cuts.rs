@@ -36,11 +36,9 @@ pub struct Rest {
     pub left: Arc<[Left]>,
     /// Number of nodes that are left, or wait for others.
     pub remaining: usize,
-    /// Whether no node of the model runs a graph: how much is left does not depend on data, but for sizes.
-    pub is_straight: bool,
     /// The values that these nodes read, and requested values that are already known; not the values passed to the
     /// import, nor initializers that nobody requested.
-    pub values: Vec<KeptValue>,
+    pub values: Box<[KeptValue]>,
 }
 
 impl Rest {
@@ -49,12 +47,14 @@ impl Rest {
         self.left.iter().filter(|node| node.cut != Cut::Waiting).map(|node| node.why.clone()).collect()
     }
 
-    /// Whether all that is left is computed on the host and nothing follows, or graphs that are as large in every run.
-    pub fn is_predictable(&self) -> bool {
+    /// Whether it takes about as long in every run: all that is left is computed on the host and nothing follows, or, in a
+    /// model without nodes that run graphs, graphs follow.
+    pub fn is_predictable(&self, has_graphs: bool) -> bool {
         let is_on_host = |node: &Left| matches!(node.cut, Cut::Elements);
-        let ends = self.remaining == self.left.len() && self.left.iter().all(is_on_host);
-        let goes_on = || self.left.iter().all(|node| is_on_host(node) || matches!(node.cut, Cut::Waiting));
-        ends || self.is_straight && goes_on()
+        match has_graphs {
+            true => self.remaining == self.left.len() && self.left.iter().all(is_on_host),
+            false => self.left.iter().all(|node| is_on_host(node) || matches!(node.cut, Cut::Waiting)),
+        }
     }
 
     /// The same with all sizes known: those that the `values` of a tape stand for.
@@ -189,9 +189,7 @@ impl Importer<'_> {
         let (outputs, values) = self.keep_all(values.into_iter().filter(|&value| !is_given(value)))?;
         let done = frontier.into_done();
         let remaining = flow.nodes.len() - done.len();
-        let is_straight =
-            self.model.arena.nodes().all(|node| node.operator().function.is_none() && node.graphs().next().is_none());
-        Ok((outputs, Rest { done: done.into(), left, remaining, is_straight, values }))
+        Ok((outputs, Rest { done: done.into(), left, remaining, values: values.into() }))
     }
 
     /// Keeps these values, as far as they are known.

@@ -53,6 +53,7 @@ use crate::onnx::cuts::Rest;
 use crate::onnx::deciding::{Tried, deciders, may_decide};
 use crate::onnx::describe::output_shapes;
 use crate::onnx::error::{listed, quoted};
+use crate::onnx::graph::Node;
 use crate::onnx::import::check;
 use crate::onnx::model::ValueInfo;
 use crate::onnx::run_texts::RunTexts;
@@ -287,6 +288,8 @@ pub struct Session {
     /// Whether nobody waits for results any more.
     stop: Stop,
     pool: Pool,
+    /// Whether nodes of the model run graphs.
+    has_graphs: bool,
     /// For each output, whether its caller has read one that was returned unread.
     is_read: Box<[AtomicBool]>,
     /// Whether the session counts the bytes that it was opened with: a session of [`with_inputs`](Self::with_inputs)
@@ -380,6 +383,8 @@ impl Session {
         let (templates, kept, program, staged, bytes) = Default::default();
         let pool = Pool::new(signature.inputs.len() + signature.outputs.len());
         let is_read = signature.outputs.iter().map(|_| AtomicBool::new(false)).collect();
+        let runs_graphs = |node: Node| node.operator().function.is_some() || node.graphs().next().is_some();
+        let has_graphs = model.arena.nodes().any(runs_graphs);
         let model = Mutex::new(Some(model));
         let free = FreeSizes::of_names(&signature.inputs, &options.free_dimensions);
         Ok(Session {
@@ -395,6 +400,7 @@ impl Session {
             kept,
             program,
             pool,
+            has_graphs,
             is_read,
             counts_opened: true,
             staged,

@@ -124,8 +124,8 @@ pub struct Specialization {
     growing: Vec<Growing>,
     /// The work that remains after the graph; `None` if there is none.
     pub(super) rest: Option<Rest>,
-    /// Whether a run consists of one graph on the CPU, and of nodes behind it that the host computes.
-    may_be_quick: bool,
+    /// Whether its graph is on the CPU.
+    is_on_cpu: bool,
     /// Duration of the last run in nanoseconds; `u64::MAX` before the first one.
     last_run: AtomicU64,
     /// By how many nanoseconds runs have been longer than quick ones; each quick one forgets a sixteenth.
@@ -173,7 +173,7 @@ impl Session {
         let decided = self.deciding().elements_of(shapes, feeds, |tensor| tensor.copy().map(Arc::new)).ok()?;
         self.kept_for(shapes, decided.as_ref(), true).filter(|kept| {
             let read = kept.written().filter(|&(at, _)| self.is_read_by_caller(at, &targets[at]));
-            kept.is_quick(lent_bytes(feeds) + read.map(|(_, bytes)| bytes).sum::<usize>())
+            kept.is_quick(lent_bytes(feeds) + read.map(|(_, bytes)| bytes).sum::<usize>(), self.has_graphs)
         })
     }
 
@@ -271,8 +271,7 @@ impl Specialization {
         let Filled { template, values, graph, resized } = filled;
         let bindings = template.recorded();
         let rest = bindings.rest(&values);
-        let is_whole = rest.as_ref().is_none_or(Rest::is_predictable);
-        let may_be_quick = is_whole && graph.as_ref().is_none_or(|graph| graph.is_on_cpu());
+        let is_on_cpu = graph.as_ref().is_none_or(|graph| graph.is_on_cpu());
         let is_new = resized.is_none();
         // Everything that does not depend on sizes is reused.
         let (inputs, outputs, names, reads, writes, growing) = match resized {
@@ -293,7 +292,7 @@ impl Specialization {
             writes,
             growing,
             rest,
-            may_be_quick,
+            is_on_cpu,
             last_run: AtomicU64::new(u64::MAX),
             excess: AtomicU64::new(0),
         };
@@ -361,13 +360,18 @@ impl Specialization {
     }
 
     /// Whether the last run would have been quick if it had spared its caller these copies, see [`most_of_quick`].
-    pub(super) fn is_quick(&self, copies: usize) -> bool {
+    /// `has_graphs`: whether nodes of the model run graphs.
+    pub(super) fn is_quick(&self, copies: usize, has_graphs: bool) -> bool {
         let nanos = |of: &AtomicU64| Duration::from_nanos(of.load(Ordering::Relaxed));
-        self.may_be_quick
-            && match self.rest {
+        self.is_on_cpu
+            && match &self.rest {
                 None => nanos(&self.last_run) <= most_of_quick(copies),
                 // What the host computes takes a time that the data decide: slow runs count for a while.
-                Some(_) => nanos(&self.last_run) != Duration::from_nanos(u64::MAX) && nanos(&self.excess) <= FORGIVEN,
+                Some(rest) => {
+                    rest.is_predictable(has_graphs)
+                        && nanos(&self.last_run) != Duration::from_nanos(u64::MAX)
+                        && nanos(&self.excess) <= FORGIVEN
+                }
             }
     }
 

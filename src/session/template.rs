@@ -257,7 +257,7 @@ impl Found {
 
 /// The optimized graph of an import, `None` if no output has any elements, and the data that belong to it.
 fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Optimized>, Bindings)> {
-    let Recorded { builder, mut inputs, mut outputs, mut rest } = imported;
+    let Recorded { builder, mut inputs, mut outputs, rest } = imported;
     inputs.shrink_to_fit();
     outputs.shrink_to_fit();
     let computed: Vec<_> = outputs.iter().filter_map(|output| Some((output.name.clone(), output.operand?))).collect();
@@ -277,9 +277,6 @@ fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Opt
             Some(site.optimize(graph)?)
         }
     };
-    if let Some(rest) = &mut rest {
-        rest.values.shrink_to_fit();
-    }
     let unknown = [&inputs, &outputs].map(|bindings| UnknownDim::all_of(bindings));
     Ok((graph, Bindings { form: form.clone(), has_caches, inputs, outputs, unknown, rest }))
 }

@@ -78,7 +78,7 @@ pub const OPERATORS: &[Entry] = &[
 #[cfg(test)]
 mod tests {
     use crate::onnx::ops::ml::testing::{Input, assert_close, refusal, run};
-    use crate::onnx::tensor::ElementType::Float;
+    use crate::onnx::tensor::ElementType::{Float, String};
     use crate::onnx::testing::{Attr, TestGraph};
 
     const X: Input = (Float, &[2, 3], &[1.0, -2.0, 0.5, 0.0, 0.0, 0.0]);
@@ -117,23 +117,17 @@ mod tests {
     }
 
     #[test]
-    fn texts_as_labels_are_refused_alone() {
-        let graph = || {
-            let attributes = vec![
-                ("coefficients", Attr::Floats(&COEFFICIENTS[..6])),
-                ("intercepts", Attr::Floats(&[0.125, 0.25])),
-                ("classlabels_strings", Attr::Texts(&["no", "yes"])),
-            ];
-            let graph = TestGraph::default().input("x", Float, &["2", "3"]);
-            graph.node("ai.onnx.ml.LinearClassifier", "x", "label scores", attributes)
-        };
-        assert!(graph().output("scores").text(17).contains("gemm"));
-        let expected = "classlabels_strings holds texts, which WebNN does not have: request only the scores as outputs";
-        let message = graph().output("scores").output("label").refusal(17);
-        assert!(message.contains("the output \"label\" is refused") && message.contains(expected), "{message}");
-        // Nodes that read them are refused for the same reason.
-        let message = graph().node("Identity", "label", "y", vec![]).output("y").refusal(17);
-        assert!(message.contains("Identity") && message.contains(expected), "{message}");
+    fn labels_can_be_texts() {
+        let attributes = vec![
+            ("coefficients", Attr::Floats(&COEFFICIENTS[..6])),
+            ("intercepts", Attr::Floats(&[0.125, 0.25])),
+            ("classlabels_strings", Attr::Texts(&["no", "yes"])),
+        ];
+        let graph = TestGraph::default().input("x", Float, &["2", "3"]);
+        let graph = graph.node("ai.onnx.ml.LinearClassifier", "x", "label scores", attributes);
+        let text = graph.output_of("label", String).output("scores").text(17);
+        // The numbers of both: those before are of no text, and of an unknown label.
+        assert!(text.contains("gemm") && text.contains("constant int32 [2] 2 3"), "{text}");
     }
 
     #[test]
