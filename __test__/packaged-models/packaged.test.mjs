@@ -42,7 +42,10 @@ const manifest = JSON.parse(readFileSync(path.join(directory, 'manifest.json'), 
 /** The tensors of a run by name; strings are JSON. */
 async function tensorsOf(name, described) {
   const read = async (file) => (file.endsWith('.json') ? JSON.parse(readFileSync(file, 'utf8')) : await readNpy(file));
-  const tensors = described.map(async ({ name: key, file, shape }) => [key, { data: (await read(path.join(directory, name, file))).data, shape }]);
+  const tensors = described.map(async ({ name: key, file, shape }) => [
+    key,
+    { data: (await read(path.join(/** @type {string} */ (directory), name, file))).data, shape },
+  ]);
   return Object.fromEntries(await Promise.all(tensors));
 }
 

@@ -180,7 +180,7 @@ describe('InferenceSession.create', () => {
     const lists = writeModel({
       inputs: [onnx.sequenceValue('list', FLOAT)],
       outputs: [value('y', FLOAT, [1])],
-      nodes: [node('ConcatFromSequence', ['list'], ['y'], { axis: 0 })],
+      nodes: [node('ConcatFromSequence', ['list'], ['y'], { axis: { i: 0 } })],
     });
     await assert.rejects(InferenceSession.create(lists), { name: 'Error', message: /list.*seq\(tensor\(float\)\)/ });
   });
