@@ -314,9 +314,10 @@ impl Arena {
         arguments.iter().any(|argument| self.attributes[argument.attribute.index()].graph.is_some())
     }
 
-    /// All attributes, of all nodes and functions.
-    pub fn attributes(&self) -> impl Iterator<Item = proto::Attribute> {
-        self.attributes.iter().map(AttributeRecord::decode)
+    /// The texts of all attributes, of all nodes and functions.
+    pub fn attribute_texts(&self) -> impl Iterator<Item = proto::AttributeTexts> {
+        let decode = |record: &AttributeRecord| proto::AttributeTexts::decode(record.encoded.clone());
+        self.attributes.iter().map(move |record| decode(record).expect("it was decoded before"))
     }
 
     /// All initializers, of all graphs.

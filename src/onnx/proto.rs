@@ -154,6 +154,20 @@ pub struct Attribute {
     pub sparse_tensor: Option<Bytes>,
 }
 
+/// The texts of an `AttributeProto`, without its numbers, which can be many.
+#[derive(Clone, PartialEq, Message)]
+pub struct AttributeTexts {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(bytes = "bytes", optional, tag = "4")]
+    pub s: Option<Bytes>,
+    /// A [`Tensor`].
+    #[prost(bytes = "bytes", optional, tag = "5")]
+    pub t: Option<Bytes>,
+    #[prost(bytes = "bytes", repeated, tag = "9")]
+    pub strings: Vec<Bytes>,
+}
+
 /// A `TensorProto` without the elements.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorHeader {

@@ -69,8 +69,9 @@ impl Texts {
             }
         };
         arena.initializers().for_each(|record| add_tensor(record, &mut add));
-        for attribute in arena.attributes() {
-            let proto::Attribute { s, strings, t, .. } = attribute;
+        // Those of a forest are options, one for each of millions of nodes.
+        for attribute in arena.attribute_texts().filter(|attribute| attribute.name != "nodes_modes") {
+            let proto::AttributeTexts { s, strings, t, .. } = attribute;
             s.iter().chain(&strings).for_each(|text| add(text));
             if let Some(record) = t.and_then(|encoded| TensorRecord::decode(&encoded).ok()) {
                 add_tensor(&record, &mut add);

@@ -251,9 +251,19 @@ fn of_directions(call: &mut Call, index: usize, weights: &[Dim; 3]) -> Step<Oper
     call.reshape(parameter, &shape)
 }
 
-/// An LSTM with quantized, transposed weights. Hidden states are rounded to 8 bits if the recurrent weights are constants;
-/// inputs are not, unlike in onnxruntime.
+/// The input at 0, rounded to 8 bits with a scale for all of it.
+fn rounded(call: &mut Call) -> Step<OperandId> {
+    let parts = dynamic_quantize_linear(call)?;
+    let [Value::Tensor(numbers), Value::Tensor(scale), Value::Tensor(zero)] = parts[..] else { return call.input(0) };
+    let ones = vec![Dim::ONE; call.rank(numbers)];
+    let (scale, zero) = (call.reshape(scale, &ones)?, call.reshape(zero, &ones)?);
+    call.emit(Quantize::DequantizeLinear, &[numbers, scale, zero])
+}
+
+/// An LSTM with quantized, transposed weights. Inputs are rounded to 8 bits, and so are hidden states if the recurrent
+/// weights are constants: these as multiples of 1/127 of the largest magnitude, unlike in onnxruntime.
 fn dynamic_quantize_lstm(call: &mut Call) -> Outcome {
+    let input = rounded(call)?;
     let mut quantized = None;
     for (index, scale, what) in [(1, 8, "W"), (2, 10, "R")] {
         let weights = call.input(index)?;
@@ -273,6 +283,7 @@ fn dynamic_quantize_lstm(call: &mut Call) -> Outcome {
         let weights = call.transpose_last(weights)?;
         call.replace(index, weights);
     }
+    call.replace(0, input);
     quantized_lstm(call, quantized)
 }
 
@@ -283,7 +294,7 @@ pub const OPERATORS: &[Entry] = &[
     microsoft("DequantizeLinear", "int16 and uint16 only as constants or from QuantizeLinear", dequantize_linear),
     microsoft(
         "DynamicQuantizeLSTM",
-        "the input is not rounded to 8 bits; states are, if R is a constant",
+        "states are rounded to 8 bits with a symmetric scale, if R is a constant",
         dynamic_quantize_lstm,
     ),
     microsoft("DynamicQuantizeMatMul", "", dynamic_quantize_matmul),
@@ -363,7 +374,9 @@ mod tests {
     #[test]
     fn quantized_recurrent_networks_compute_what_their_floats_compute() {
         for per_column in [false, true] {
-            let x: Vec<u8> = (0..8).flat_map(|at| (at as f32 / 4.0 - 1.0).to_le_bytes()).collect();
+            // Numbers that rounding to 8 bits leaves as they are.
+            let x = [0u8, 36, 72, 109, 145, 182, 218, 255].map(|number| (f32::from(number) - 128.0) / 128.0);
+            let x: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
             let x = Tensor::from_bytes(&Descriptor::new(DataType::Float32, [4, 1, 2]), &x);
             let inputs = HashMap::from([("x".to_string(), x)]);
             let [quantized, floats] = lstms(per_column);
