@@ -4,6 +4,9 @@
 //! [`error`], [`memory`], [`ops`], [`ir`], [`mod@reference`], [`compile`], [`description`], [`observe`], [`cpu`],
 //! [`gpu`], [`runtime`], [`dynamic`], [`onnx`], [`session`], `napi`.
 
+// The types of wgpu nest deeply, and a search for what threads may share goes through all of them.
+#![recursion_limit = "256"]
+
 pub mod compile;
 pub mod cpu;
 pub mod description;

@@ -580,7 +580,7 @@ fn import_stage(
     let mut builder = run.site.backend.builder();
     let mut earlier = Earlier { given: known.values(&mut builder, dims)?, values, read: Vec::new() };
     let (outputs, rest) = import_part(part, &mut builder, &mut earlier).map_err(of_model)?;
-    Ok((Recorded { builder, inputs: Vec::new(), outputs, rest: Some(rest) }, earlier.read))
+    Ok((Recorded { builder, inputs: Vec::new(), outputs, rest: Some(rest), has_doubles: false }, earlier.read))
 }
 
 /// Converts `kept` to a value of the run; `outputs` are those of the graph.

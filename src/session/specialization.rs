@@ -6,13 +6,11 @@ use super::template::{Filled, FreeSizes, UnknownDim, find};
 use super::value::{Cache, Feed, Output, Target};
 use super::{Session, SessionOptions};
 use crate::dimension::Dim;
-use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::{Builder, Growing};
 use crate::memory::Buffer;
 use crate::onnx::Binding;
 use crate::onnx::cuts::Rest;
-use crate::onnx::tensor::ElementType;
 use crate::runtime::{Backend, CacheRows, CompiledGraph, Contents, Later, Read, Recent, Site, Slot, Tensor};
 use crate::shape::Descriptor;
 use serde_json::{Value as Json, json};
@@ -106,8 +104,8 @@ pub struct Specialization {
     /// A number that is unique among the specializations that exist in the process at the same time.
     pub id: u32,
     key: Key,
-    /// Whether there are caches that can grow in place.
-    has_caches: bool,
+    /// See [`Bindings::differs`](super::template::Bindings::differs).
+    differs: bool,
     /// The names of the inputs of the session.
     names: Vec<String>,
     /// The inputs whose data type WebNN has, in the order of the session.
@@ -180,9 +178,7 @@ impl Session {
     fn kept_for(&self, shapes: &Shapes, decided: Option<&Arc<Decided>>, grows: bool) -> Option<Arc<Specialization>> {
         let is_it = |one: &Specialization| match &one.key {
             Key::Shapes(known, elements, own) => {
-                (*own == grows || !one.has_caches && one.rest.is_none() && !one.has_doubles())
-                    && known == shapes
-                    && elements.as_ref() == decided
+                (*own == grows || !one.differs && one.rest.is_none()) && known == shapes && elements.as_ref() == decided
             }
             Key::Sizes(_) => false,
         };
@@ -248,11 +244,7 @@ pub(super) fn bind_constants(
 impl Specialization {
     /// What `compile` resolves with, and the number of the specialization.
     pub(super) fn json(&self) -> Json {
-        let port = |Port { name, descriptor: Descriptor { dtype, shape } }: &Port| {
-            // As inputs and outputs of models are named; no tensor has it.
-            let data_type = if *dtype == DataType::Float64 { ElementType::Double.name() } else { dtype.name() };
-            json!({ "name": name, "dataType": data_type, "shape": shape })
-        };
+        let port = |Port { name, descriptor }: &Port| json!({ "name": name, "dataType": descriptor.dtype.name(), "shape": descriptor.shape });
         let list = |ports: &[Port]| Json::from_iter(ports.iter().map(port));
         let [reads, writes] = self.graph_ports().map(|ports| list(&ports));
         json!({
@@ -283,7 +275,7 @@ impl Specialization {
         let mut made = Specialization {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             key,
-            has_caches: bindings.has_caches,
+            differs: bindings.differs,
             names,
             inputs,
             outputs,
@@ -394,11 +386,6 @@ impl Specialization {
     /// Takes the compiled graph, if there is one.
     pub(super) fn take_graph(&mut self) -> Option<Arc<CompiledGraph>> {
         self.graph.take()
-    }
-
-    /// Whether inputs or outputs are doubles, which graphs of the API do not have.
-    fn has_doubles(&self) -> bool {
-        self.inputs.iter().chain(&self.outputs).any(|port| port.descriptor.dtype == DataType::Float64)
     }
 
     fn is_built(&self) -> bool {

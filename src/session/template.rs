@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::ir::Builder;
 use crate::onnx::cuts::Rest;
 use crate::onnx::model::{Dimension, ValueInfo};
+use crate::onnx::tensor::ElementType;
 use crate::onnx::{Binding, Imported, Model, Request, import};
 use crate::runtime::{CompiledGraph, Optimized, Site, Template, Templates};
 use std::collections::{BTreeMap, HashMap};
@@ -137,6 +138,8 @@ pub(super) struct Recorded {
     pub inputs: Vec<Binding>,
     pub outputs: Vec<Binding>,
     pub rest: Option<Rest>,
+    /// Whether inputs or outputs of the session are doubles, which graphs of the API do not have.
+    pub has_doubles: bool,
 }
 
 /// Imports a session, or a part of its model, for free sizes.
@@ -145,8 +148,8 @@ pub(super) type Recorder<'a> = &'a dyn Fn(&[Dim]) -> Result<Recorded>;
 /// The data recorded with the graph of a session, or of a part of its model.
 pub(super) struct Bindings {
     form: Form,
-    /// Whether there are caches that can grow in place.
-    pub has_caches: bool,
+    /// Whether a graph of the API would be another one: caches can grow in place, or inputs or outputs are doubles.
+    pub differs: bool,
     pub inputs: Vec<Binding>,
     pub outputs: Vec<Binding>,
     /// The dimensions of the inputs and of the outputs that depend on sizes.
@@ -186,7 +189,7 @@ impl Bindings {
     fn serves(&self, form: &Form) -> bool {
         match (&self.form, form) {
             (Form::Inputs { places: own, decided: elements, .. }, Form::Inputs { places, decided, .. })
-                if !self.has_caches && self.rest.is_none() =>
+                if !self.differs && self.rest.is_none() =>
             {
                 own == places && elements == decided
             }
@@ -257,11 +260,11 @@ impl Found {
 
 /// The optimized graph of an import, `None` if no output has any elements, and the data that belong to it.
 fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Optimized>, Bindings)> {
-    let Recorded { builder, mut inputs, mut outputs, rest } = imported;
+    let Recorded { builder, mut inputs, mut outputs, rest, has_doubles } = imported;
     inputs.shrink_to_fit();
     outputs.shrink_to_fit();
     let computed: Vec<_> = outputs.iter().filter_map(|output| Some((output.name.clone(), output.operand?))).collect();
-    let mut has_caches = false;
+    let mut differs = has_doubles;
     let graph = match computed.is_empty() {
         true => None,
         false => {
@@ -269,7 +272,7 @@ fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Opt
             // The stages of a cut model read tensors in row-major order.
             if let (None, Form::Inputs { grows, .. }) = (&rest, form) {
                 find_growing(&mut graph);
-                has_caches = !graph.growing.is_empty();
+                differs |= !graph.growing.is_empty();
                 if !grows {
                     graph.growing.clear();
                 }
@@ -278,7 +281,7 @@ fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Opt
         }
     };
     let unknown = [&inputs, &outputs].map(|bindings| UnknownDim::all_of(bindings));
-    Ok((graph, Bindings { form: form.clone(), has_caches, inputs, outputs, unknown, rest }))
+    Ok((graph, Bindings { form: form.clone(), differs, inputs, outputs, unknown, rest }))
 }
 
 impl Session {
@@ -342,6 +345,8 @@ impl Session {
             let names = self.signature.outputs.iter().map(|output| &output.name);
             outputs.iter_mut().zip(names).for_each(|(output, name)| output.name.clone_from(name));
         }
-        Ok(Recorded { builder, inputs, outputs, rest })
+        let is_double = |info: &ValueInfo| info.element == Some(ElementType::Double);
+        let has_doubles = self.signature.inputs.iter().chain(&self.signature.outputs).any(is_double);
+        Ok(Recorded { builder, inputs, outputs, rest, has_doubles })
     }
 }
