@@ -146,8 +146,8 @@ pub fn is_dimension(dim: Dim) -> bool {
     dim >= *VALID_DIMENSIONS.start() && dim <= *VALID_DIMENSIONS.end()
 }
 
-/// Whether sizes along a dimension are too small for a [valid one](is_valid_dimension): where the draft says "equal to 0"
-/// of what would make a tensor without elements.
+/// Whether a size is too small for a [valid dimension](is_valid_dimension). The draft says "equal to 0" here, to rule
+/// out tensors without elements.
 pub fn is_too_small(size: impl Into<Dim>) -> bool {
     size.into() < *VALID_DIMENSIONS.start()
 }

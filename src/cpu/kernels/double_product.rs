@@ -104,7 +104,7 @@ fn fused<S: Simd>(x: f64, y: f64, sum: f64) -> f64 {
     if S::FUSES { x.mul_add(y, sum) } else { x * y + sum }
 }
 
-/// The products of `R` rows, the first of which starts at element `start`, with a panel.
+/// Multiplies `R` rows of `a` by one panel. The first row starts at element `start`.
 #[inline(always)]
 fn tile<S: Simd, const R: usize>(a: Strided, start: usize, panel: &[[f64; COLUMNS]]) -> [[f64; COLUMNS]; R] {
     let mut sums = [[0.0; COLUMNS]; R];

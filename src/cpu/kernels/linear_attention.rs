@@ -72,7 +72,8 @@ pub struct LinearAttention<'a> {
     pub scratch: &'a mut [f32],
 }
 
-/// The scratch memory for states of `rows` rows, `queries` of which are read per step, `wide` columns at a time.
+/// The scratch length, in elements, for a state of `rows` rows that is updated `wide` columns at a time, with `queries`
+/// query heads reading it in each step.
 pub fn scratch_len(wide: usize, rows: usize, queries: usize) -> usize {
     (rows + 2 + queries) * wide
 }

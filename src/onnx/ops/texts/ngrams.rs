@@ -16,7 +16,7 @@ use std::collections::HashMap;
 enum Mode {
     /// Counts.
     Tf,
-    /// Weights of what occurs.
+    /// The weight of each n-gram that occurs, however often.
     Idf,
     /// Weighted counts.
     TfIdf,
