@@ -151,8 +151,42 @@ export interface OnnxLoadOptions {
    * decides shapes or branches is then known when the model is compiled.
    */
   constants?: Record<string, Exclude<OnnxFeed, MLTensor>>;
+  /**
+   * Keeps packed weights on disk, where later loads of the same model map them: these take a fraction of the time, and all
+   * processes share the memory. `true` is the user's cache folder (`WEBNN_CACHE_DIR`), a string another folder, which
+   * nobody else may be able to write. The first load fills it in the background; a folder that cannot be used is a warning
+   * (`WARN_WEBNN_CACHE`). Never let others cut the files in it: reading a mapped page that is gone ends the process.
+   */
+  cache?: boolean | string | OnnxCacheOptions | undefined;
   /** Cancels the load, which rejects with the signal's reason. */
   signal?: OnnxAbortSignal | undefined;
+}
+
+/** How packed weights are kept on disk. */
+export interface OnnxCacheOptions {
+  /** The folder; by default the user's. */
+  folder?: string | undefined;
+  /** Whether the bytes are compared with their checksums before they are used, which reads all of them; by default not. */
+  verify?: boolean | undefined;
+  /**
+   * Whether the model is recognized by its contents, which are read for that, and not by what the system says of its file: a
+   * folder that is filled in an image build then serves in its containers, without this option.
+   */
+  byContents?: boolean | undefined;
+}
+
+/** Where the weights of a model are, in bytes. */
+export interface OnnxMemory {
+  /** In memory that only this model uses, on the CPU or a device. */
+  readonly private: number;
+  /** In memory that other models or graphs of the process use as well. */
+  readonly shared: number;
+  /** In a file that is mapped: all processes share the memory. */
+  readonly mapped: number;
+  /** The file that packed weights are kept in, if they are. It may still be being written. */
+  readonly store: string | null;
+  /** Why they could not be written there, if they could not. */
+  readonly problem: string | null;
 }
 
 /** The used part of AbortSignal, for programs without its type. */
@@ -353,6 +387,12 @@ export class OnnxModel {
    * @param shapes as for `compile()`
    */
   describe(shapes?: Record<string, readonly number[]>): Promise<OnnxDescription>;
+
+  /**
+   * Where the weights are now. Those of input shapes that have not been run yet are not counted.
+   * @throws {DOMException} InvalidStateError with a code if the model is destroyed
+   */
+  readonly memory: OnnxMemory;
 
   /**
    * Frees everything. Runs that have begun finish normally, except those that need more than another 50 ms to import

@@ -161,7 +161,7 @@ class Context {
    * @param {import('./internal.js').Handle<'model'>} model native
    * @param {import('./internal.js').SessionOptions} options for the native side
    * @param {import('./internal.js').Handle<'stop'>} stop native; ends the opening
-   * @param {(handle: import('./internal.js').Handle<'session'>, signature: import('./internal.js').Signature) => T}
+   * @param {(handle: import('./internal.js').Handle<'session'>, signature: import('./internal.js').Signature, problem: string | null) => T}
    *   toResource creates the object that is destroyed with the context
    * @returns {Promise<T>}
    */
@@ -169,12 +169,12 @@ class Context {
     this.requireForModel('loadModel');
     const id = native.completions.nextId();
     native.openSession(this.#handle, model, id, options, stop);
-    return native.completions.outcome(id, (error, /** @type {[import('./internal.js').Handle<'session'>, string]} */ made) => {
+    return native.completions.outcome(id, (error, /** @type {[import('./internal.js').Handle<'session'>, string, string | null]} */ made) => {
       if (error !== undefined) {
         throw error;
       }
-      const [handle, signature] = made;
-      const resource = toResource(handle, JSON.parse(signature));
+      const [handle, signature, problem] = made;
+      const resource = toResource(handle, JSON.parse(signature), problem);
       if (this.isLost) {
         resource.destroy();
       }

@@ -116,6 +116,18 @@ export interface SessionOptions {
   outputs?: string[];
   keepLast: KeptCounts;
   constants: { name: string; shape?: number[]; bytes: Uint8Array }[];
+  /** If absent, packed weights stay in memory. */
+  cache?: CacheOptions;
+}
+
+/** How packed weights are kept on disk. */
+export interface CacheOptions {
+  /** If absent, the user's. */
+  folder?: string;
+  /** Whether bytes are compared with their checksums before they are used. */
+  verify: boolean;
+  /** Whether the model is recognized by its contents, not by what the system says of its file. */
+  byContents: boolean;
 }
 
 /**
@@ -239,10 +251,12 @@ export interface Binding {
   newStop(): Stop;
   /** Ends what was begun with `stop`. */
   stop(stop: Stop): void;
-  /** Completes with the session, and JSON of its Signature. */
+  /** Completes with the session, JSON of its Signature, and why packed weights are not kept on disk, if they should be. */
   openSession(context: Context, model: Model, id: number, options: SessionOptions, stop: Stop): void;
   /** A session of the same model in which these optional inputs are fed, and JSON of its Signature. */
   sessionWithInputs(session: Session, names: string[]): { handle: Session; signature: string };
+  /** JSON of an OnnxMemory. */
+  sessionMemory(session: Session): string;
   /** Throws for names that the session does not have. */
   checkNames(session: Session, feeds: string[], fetches: string[]): void;
   /**

@@ -158,6 +158,7 @@ module.exports = {
   newStop: translated(binding.newStop),
   stop: translated(binding.stop),
   openSession: translated(binding.openSession),
+  sessionMemory: translated(binding.sessionMemory),
   sessionWithInputs: translated(binding.sessionWithInputs),
   checkNames: translated(binding.checkNames),
   runSession: translated(binding.runSession),

@@ -12,6 +12,7 @@ const { nativeBytes, requireNumbers, requireType, toFeedOfData } = require('./da
 const { atCaller, codedError, converting } = require('./errors.js');
 const { Session } = require('./session.js');
 const {
+  cacheOptions,
   attachedBytes,
   copyOf,
   externalFiles,
@@ -24,7 +25,7 @@ const {
   transferred,
   transfers,
 } = require('./source.js');
-const { warnAboutDimensions, warnAboutDoubles } = require('./warnings.js');
+const { warnAboutCache, warnAboutDimensions, warnAboutDoubles } = require('./warnings.js');
 
 const { Promise } = globalThis;
 
@@ -48,6 +49,7 @@ const LOAD_OPTIONS = [
   'constants',
   'externalData',
   'transfer',
+  'cache',
   'signal',
 ];
 
@@ -95,6 +97,7 @@ function toFetches(fetches, what) {
  * @property {import('../internal.js').KeptCounts} keepLast
  * @property {Map<string, Constant>} constants by input name
  * @property {import('../internal.js').ExternalFile[]} externalFiles
+ * @property {import('../internal.js').CacheOptions | undefined} cache
  * @property {boolean} transfers whether the bytes of model and files are transferred
  */
 
@@ -225,6 +228,12 @@ class OnnxModel {
     return this.#session.describe(lists);
   }
 
+  /** Where the weights are. */
+  get memory() {
+    this.#requireAlive('memory');
+    return this.#session.memory;
+  }
+
   /** Frees everything, and the context if the model made it. Runs that have begun finish normally. */
   destroy() {
     this.#isDestroyed = true;
@@ -345,6 +354,7 @@ function toLoadOptions(options) {
     constants: constants === undefined ? new Map() : toConstants(constants),
     externalFiles: externalFiles(wanted.externalData, 'loadModel'),
     transfers: transfers(wanted.transfer, 'loadModel'),
+    cache: cacheOptions(wanted.cache, 'loadModel'),
   };
 }
 
@@ -448,14 +458,18 @@ async function load(opening, path, options, stop) {
     options.signal?.throwIfAborted();
     const { handle, description } = opened.value;
     const context = created.value;
-    const { dimensions, strictDimensions, outputs, keepLast } = options;
+    const { dimensions, strictDimensions, outputs, keepLast, cache } = options;
     const constants = constantsFor(options.constants, [...description.inputs, ...description.optionalInputs]);
     const warn = strictDimensions === undefined ? warnAboutDimensions : undefined;
     const state = requireContext(context, 'loadModel: context');
-    const toSession = (/** @type {import('../internal.js').Handle<'session'>} */ native, /** @type {import('../internal.js').Signature} */ signature) =>
-      new Session(state, native, signature, warn);
+    const toSession = (/** @type {import('../internal.js').Handle<'session'>} */ native, /** @type {import('../internal.js').Signature} */ signature, /** @type {string | null} */ problem) => {
+      if (problem !== null) {
+        warnAboutCache(problem);
+      }
+      return new Session(state, native, signature, warn);
+    };
     state.requireForModel('loadModel');
-    const session = await state.openSession(handle, { dimensions, strictDimensions, outputs, keepLast, constants }, stop, toSession);
+    const session = await state.openSession(handle, { dimensions, strictDimensions, outputs, keepLast, constants, cache }, stop, toSession);
     warnAboutDoubles(description.computedAsFloat32, path);
     return new OnnxModel(CONSTRUCT, { session, context, ownsContext, description });
   } catch (error) {

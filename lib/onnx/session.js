@@ -562,6 +562,11 @@ class Session {
     return graph;
   }
 
+  /** Where its weights are. */
+  get memory() {
+    return JSON.parse(native.sessionMemory(this.#handle));
+  }
+
   /** Frees everything once all earlier requests are done. */
   destroy() {
     if (this.isDestroyed) {

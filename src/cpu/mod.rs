@@ -3,6 +3,7 @@
 pub mod arena;
 pub mod costs;
 pub mod evaluate;
+mod keeping;
 pub mod kernels;
 #[cfg(test)]
 mod large_tests;

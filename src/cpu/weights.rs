@@ -1,6 +1,7 @@
 //! Constants as steps need them. Packing reads them in pieces, which never keeps large mapped weights in memory twice;
 //! and all steps and graphs of the process that need the same bytes share one buffer.
 
+use super::keeping::Keeping;
 use super::schedule::pool::Threads;
 use super::schedule::shared::for_each_chunk;
 use crate::dtype::{DataType, Element};
@@ -10,6 +11,7 @@ use crate::memory::{Buffer, MIN_SHARED_BYTES, Mapped, WeakMap, bytes_of, element
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use std::fmt::Debug;
+use std::iter;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
@@ -142,21 +144,36 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// The buffer that `make` packs these elements into. `form` fully describes the packing: all callers with the same
-    /// elements and form share one buffer.
+    /// The buffer of `len` bytes that `fill` packs these elements into, on disk if their source is kept in a store. `form`
+    /// fully describes the packing; what is packed besides is made of `others` alone. All callers with the same elements,
+    /// others and form share one buffer. `fill` gets zeros.
     ///
     /// # Errors
-    /// The errors of `make`.
-    pub fn packed(&self, form: &dyn Debug, make: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
-        let form = Form::Packed(self.dtype, format!("{form:?}"));
-        let first = self.first * self.dtype.size();
-        let identity = match self.source {
-            Source::Slice(_) => return Ok(share(Arc::new(make()?))),
-            Source::Memory(buffer) => Identity::of_buffer(buffer, first),
-            Source::Mapped(window) => Identity::of_window(window, first),
-            Source::Widened(widened) => Identity::of_widened(widened, self.first),
+    /// The errors of `fill`, an `UnknownError` if there is not enough memory.
+    pub fn packed(
+        &self,
+        form: &dyn Debug,
+        others: &[&Constant],
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<Arc<Buffer>> {
+        let make = || {
+            let mut buffer = Buffer::streamed(len)?;
+            fill(buffer.bytes_mut())?;
+            Ok(Arc::new(buffer))
         };
-        once(Origin { identity, form }, || Ok(Arc::new(make()?)))
+        let (form, first) = (Form::Packed(self.dtype, format!("{form:?}")), self.first * self.dtype.size());
+        let (identity, keeping) = match self.source {
+            Source::Slice(_) => return Ok(share(make()?)),
+            Source::Memory(buffer) => (Identity::of_buffer(buffer, first), None),
+            Source::Mapped(window) => (Identity::of_window(window, first), Keeping::of_window(window, first)),
+            Source::Widened(widened) => {
+                (Identity::of_widened(widened, self.first), Keeping::of_widened(widened, self.first))
+            }
+        };
+        let identities = iter::once(identity).chain(others.iter().map(|other| Identity::of(other))).collect();
+        let keeping = keeping.and_then(|keeping| keeping.with(others));
+        once(Origin { identities, form }, len, keeping, make)
     }
 }
 
@@ -180,19 +197,19 @@ pub fn resident(constant: &Constant) -> Result<Arc<Buffer>> {
     {
         return Ok(buffer.clone());
     }
-    let origin = Origin { identity: Identity::of(constant), form: Form::Raw(constant.len()) };
-    once(origin, || constant.buffer())
+    let origin = Origin { identities: [Identity::of(constant)].into(), form: Form::Raw(constant.len()) };
+    once(origin, constant.len(), Keeping::of(constant), || constant.buffer())
 }
 
 /// The source of bytes and what was made of them. Identifies equal contents without comparing them.
 #[derive(PartialEq, Eq, Hash)]
 struct Origin {
-    identity: Identity,
+    identities: Box<[Identity]>,
     form: Form,
 }
 
 /// What was made of the elements.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 enum Form {
     /// This many bytes, unchanged.
     Raw(usize),
@@ -212,14 +229,30 @@ pub fn origins() -> usize {
     lock().count()
 }
 
-/// The shared buffer that `make` creates from `origin`; calls `make` only if nobody holds that buffer.
-fn once(origin: Origin, make: impl FnOnce() -> Result<Arc<Buffer>>) -> Result<Arc<Buffer>> {
+/// The shared buffer of `len` bytes that `make` creates from `origin`, or that a store has; calls `make` only if nobody holds
+/// that buffer.
+fn once(
+    origin: Origin,
+    len: usize,
+    keeping: Option<Keeping>,
+    make: impl FnOnce() -> Result<Arc<Buffer>>,
+) -> Result<Arc<Buffer>> {
     let known = lock().get(&origin).pop();
     if let Some(buffer) = known {
         return Ok(buffer);
     }
-    // Threads that make the same bytes at the same time end up with one buffer: `share` merges equal bytes.
-    let buffer = share(make()?);
+    let place = keeping.filter(|_| len >= MIN_SHARED_BYTES).map(|keeping| keeping.place(&origin.form, len));
+    let buffer = match place.as_ref().and_then(|place| place.store.find(&place.key, len)) {
+        Some(stored) => stored,
+        None => {
+            // Threads that make the same bytes at the same time end up with one buffer: `share` merges equal bytes.
+            let buffer = share(make()?);
+            if let Some(place) = place.filter(|place| place.is_certain()) {
+                place.store.keep(place.key, &buffer);
+            }
+            buffer
+        }
+    };
     lock().insert(origin, &buffer);
     Ok(buffer)
 }

@@ -212,13 +212,13 @@ fn constants_are_packed_once_for_all_plans() {
         let weights = Weights::of(constant, DataType::Float32, None);
         // A form that no other test packs to.
         let form = ("this test", 96, 100);
-        let first = weights.packed(&form, || Buffer::zeroed(40)).unwrap();
-        let again = weights.packed(&form, || panic!("it is shared")).unwrap();
+        let first = weights.packed(&form, &[], 40, |_| Ok(())).unwrap();
+        let again = weights.packed(&form, &[], 40, |_| panic!("it is shared")).unwrap();
         assert!(Arc::ptr_eq(&first, &again));
         let raw = [resident(constant).unwrap(), resident(constant).unwrap()];
         assert!(Arc::ptr_eq(&raw[0], &raw[1]));
         drop((first, again));
-        assert!(weights.packed(&form, || Buffer::zeroed(50)).unwrap().len() == 50, "no buffer is kept alive");
+        assert!(weights.packed(&form, &[], 50, |_| Ok(())).unwrap().len() == 50, "no buffer is kept alive");
     }
 }
 
@@ -228,11 +228,11 @@ fn float16_constants_of_the_same_buffer_are_packed_once() {
     let Some(Constant::Owned(buffer)) = graph.value(ValueId(1)).constant() else { panic!("a buffer") };
     let window = || Mapped::new(buffer.clone(), 0..buffer.len()).unwrap();
     let [first, second] = [(); 2].map(|()| Constant::Widened(Widened::of_halves(window())));
-    let pack = |constant, make: &dyn Fn() -> Result<Buffer>| {
-        Weights::of(constant, DataType::Float32, None).packed(&("float16 test", 96, 100), make).unwrap()
+    let pack = |constant, fill: &dyn Fn(&mut [u8]) -> Result<()>| {
+        Weights::of(constant, DataType::Float32, None).packed(&("float16 test", 96, 100), &[], 40, fill).unwrap()
     };
-    let made = pack(&first, &|| Buffer::zeroed(40));
-    assert!(Arc::ptr_eq(&made, &pack(&second, &|| panic!("it is shared"))));
+    let made = pack(&first, &|_| Ok(()));
+    assert!(Arc::ptr_eq(&made, &pack(&second, &|_| panic!("it is shared"))));
     let plans = [plan(&graph), plan(&graph)];
     let known = origins();
     let another = plan(&graph);
@@ -264,7 +264,9 @@ fn bytes_are_packed_once_for_all_plans() {
         let (format, zeros) = (ByteFormat::of(Isa::best()).sizes(), vec![3i16; 90]);
         let (sizes, strides) = ([90, 100], [1, 90, 0, 0]);
         let form = ("int8", format.name, format.panel(), sizes, 0, strides, [1, 100], &zeros);
-        let again = Weights::of(constant, DataType::Int8, None).packed(&form, || panic!("it is shared")).unwrap();
+        let again = Weights::of(constant, DataType::Int8, None)
+            .packed(&form, &[], panels.len(), |_| panic!("it is shared"))
+            .unwrap();
         assert!(Arc::ptr_eq(panels, &again));
     }
 }

@@ -1,29 +1,18 @@
 //! Files in the user's cache folder that outlive the process: compiled kernels and findings about drivers. A missing,
 //! damaged or outdated file counts as absent; an unwritable folder only costs time.
 
+use crate::memory::store::user_folder;
 use std::fs;
 use std::path::PathBuf;
 
-/// Overrides the user's cache folder; `off` disables the files.
-pub const CACHE_VARIABLE: &str = "WEBNN_CACHE_DIR";
-
 /// The first bytes of each file. The number changes with the format.
 const MAGIC: &[u8] = b"webnn-node cache 1\n";
-
-/// The folder of the files.
-fn folder() -> Option<PathBuf> {
-    match std::env::var_os(CACHE_VARIABLE).filter(|value| !value.is_empty()) {
-        Some(value) if value == "off" => None,
-        Some(value) => Some(PathBuf::from(value)),
-        None => Some(dirs::cache_dir()?.join("webnn-node")),
-    }
-}
 
 /// The path for `name`, with path separators replaced and the package version added.
 fn file(name: &str) -> Option<PathBuf> {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let name: String = name.chars().map(plain).collect();
-    Some(folder()?.join(format!("{}-{name}", env!("CARGO_PKG_VERSION"))))
+    Some(user_folder()?.join(format!("{}-{name}", env!("CARGO_PKG_VERSION"))))
 }
 
 /// Checksum of `data`, to detect truncated or damaged files.
@@ -95,7 +84,7 @@ mod tests {
     fn damaged_and_foreign_files_are_ignored() {
         let name = format!("test {}/../x", std::process::id());
         let path = file(&name).expect("a cache folder");
-        assert!(path.starts_with(folder().unwrap()) && path.parent() == folder().as_deref());
+        assert!(path.starts_with(user_folder().unwrap()) && path.parent() == user_folder().as_deref());
         assert_eq!(load(&name), None);
         store(&name, b"verdict");
         assert_eq!(load(&name).as_deref(), Some(&b"verdict"[..]));

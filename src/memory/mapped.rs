@@ -2,6 +2,7 @@
 //! they are needed, and never copied as a whole.
 
 use super::Buffer;
+use super::store::{Stamp, Store};
 use crate::error::{Error, ErrorKind, Result, amount};
 use memmap2::{Mmap, MmapOptions};
 use std::fmt;
@@ -25,6 +26,7 @@ pub struct MappedFile {
     id: u64,
     path: PathBuf,
     file: File,
+    stamp: Stamp,
     map: Mmap,
 }
 
@@ -44,16 +46,28 @@ impl MappedFile {
         // Checked before opening: opening a pipe would wait for a writer.
         std::fs::metadata(path).map_err(fail).and_then(regular)?;
         let file = File::open(path).map_err(fail)?;
-        file.metadata().map_err(fail).and_then(regular)?;
+        let metadata = file.metadata().map_err(fail)?;
+        let stamp = Stamp::new(&metadata, path);
+        regular(metadata)?;
         // SAFETY: nobody writes through this map, and no reader relies on the bytes: parsers check everything that they
         // read. Truncation of the file is documented above.
         let map = unsafe { MmapOptions::new().map_copy_read_only(&file) }.map_err(fail)?;
-        Ok(Arc::new(MappedFile { id: next_id(), path: path.to_path_buf(), file, map }))
+        Ok(Arc::new(MappedFile { id: next_id(), path: path.to_path_buf(), file, stamp, map }))
     }
 
     /// The path that the file was opened with.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What the system said of the file when it was opened.
+    pub fn stamp(&self) -> &Stamp {
+        &self.stamp
+    }
+
+    /// Whether the file is the same as when it was opened, as far as the system knows.
+    pub fn is_unchanged(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| Stamp::new(&metadata, &self.path) == self.stamp)
     }
 
     /// Checks that the file has not become shorter since it was mapped.
@@ -159,6 +173,8 @@ fn read_exact_at(file: &File, mut at: u64, mut into: &mut [u8]) -> io::Result<()
 pub struct Backing {
     id: u64,
     source: Source,
+    /// Where what is packed of the bytes is kept on disk, if it is.
+    store: Option<Arc<Store>>,
 }
 
 #[derive(Clone)]
@@ -171,7 +187,12 @@ enum Source {
 impl Backing {
     /// The bytes of `owner`, which must return the same ones on every call.
     pub fn of_bytes(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Backing {
-        Backing { id: next_id(), source: Source::Memory(Arc::new(owner)) }
+        Backing { id: next_id(), source: Source::Memory(Arc::new(owner)), store: None }
+    }
+
+    /// Where what is packed of the bytes is kept on disk, if it is.
+    pub fn store(&self) -> Option<&Arc<Store>> {
+        self.store.as_ref()
     }
 
     /// A number shared by all clones and unique in this process, even over time.
@@ -199,13 +220,13 @@ impl Backing {
 
 impl From<Arc<MappedFile>> for Backing {
     fn from(file: Arc<MappedFile>) -> Backing {
-        Backing { id: file.id, source: Source::File(file) }
+        Backing { id: file.id, source: Source::File(file), store: None }
     }
 }
 
 impl From<Arc<Buffer>> for Backing {
     fn from(buffer: Arc<Buffer>) -> Backing {
-        Backing { id: next_id(), source: Source::Buffer(buffer) }
+        Backing { id: next_id(), source: Source::Buffer(buffer), store: None }
     }
 }
 
@@ -248,6 +269,12 @@ impl Mapped {
         }
         let message = format!("bytes {} to {} are outside of {backing:?}, which has {len}", range.start, range.end);
         Err(Error::new(ErrorKind::Operation, message))
+    }
+
+    /// The same bytes, of which `store` keeps what is packed.
+    pub fn kept_in(mut self, store: Option<&Arc<Store>>) -> Mapped {
+        self.backing.store = store.cloned();
+        self
     }
 
     /// The source of the window.

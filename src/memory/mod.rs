@@ -13,6 +13,7 @@ mod parts;
 mod racing;
 mod rows;
 mod shared;
+pub mod store;
 
 pub use machine::machine_bytes;
 pub use mapped::{Backing, Mapped, MappedFile, unreadable};
@@ -28,7 +29,9 @@ use crate::error::{Error, ErrorKind, Result, amount};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Alignment of every buffer in bytes: a cache line, and the widest vector.
@@ -57,6 +60,8 @@ enum Block {
     Pages { _pages: pages::LargePages },
     /// Somebody else's.
     Lent,
+    /// In a file that is mapped: read-only.
+    Mapped(#[expect(dead_code, reason = "it keeps the bytes mapped")] Arc<store::Map>),
     /// Pages of a test, with an unreadable one after them.
     #[cfg(all(test, target_os = "linux"))]
     Guarded { _pages: guarded::GuardedPages },
@@ -159,6 +164,18 @@ impl Buffer {
         unsafe { Buffer::lent(bytes as *const [u8]) }
     }
 
+    /// The bytes in `range` of `map`, which start at a multiple of [`ALIGNMENT`]: they can only be read.
+    ///
+    /// # Panics
+    /// If they do not, or there are fewer.
+    fn mapped(map: Arc<store::Map>, range: Range<usize>) -> Buffer {
+        let bytes = &map.bytes()[range];
+        let data = NonNull::from(bytes).cast::<u8>();
+        assert!(data.cast::<Aligned>().is_aligned());
+        let len = bytes.len();
+        Buffer { data, block: Block::Mapped(map), len }
+    }
+
     /// `len` bytes written by `fill`.
     ///
     /// # Errors
@@ -179,6 +196,11 @@ impl Buffer {
         matches!(self.block, Block::Lent)
     }
 
+    /// Whether the bytes are in a file that is mapped.
+    pub fn is_mapped(&self) -> bool {
+        matches!(self.block, Block::Mapped(_))
+    }
+
     /// Number of bytes.
     pub fn len(&self) -> usize {
         self.len
@@ -196,7 +218,11 @@ impl Buffer {
     }
 
     /// All bytes, mutable.
+    ///
+    /// # Panics
+    /// If they are in a file that is mapped.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        assert!(!self.is_mapped(), "weights of a store can only be read");
         // SAFETY: as above, and `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
     }
@@ -268,7 +294,7 @@ impl Default for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if self.len > 0 && !self.is_lent() {
+        if self.len > 0 && !self.is_lent() && !self.is_mapped() {
             IN_USE.fetch_sub(self.len, Ordering::Relaxed);
             if let Block::Allocated(block) = self.block {
                 let layout = block_layout(self.len).expect("it was allocated with this layout");

@@ -6,10 +6,12 @@ use super::view::View;
 use crate::error::{Code, Error};
 use crate::onnx::Model;
 use crate::onnx::error::quoted;
+use crate::onnx::file::Keeping;
 use crate::session::Constant;
 use crate::session::signature::checked_size;
 use napi_derive::napi;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Sizes of free dimensions by name.
 #[napi(object, object_to_js = false)]
@@ -94,6 +96,25 @@ pub struct OpenOptions<'a> {
     pub constants: Vec<ConstantOptions<'a>>,
     /// For each output, how many of the last positions along the second to last dimension are computed.
     pub keep_last: KeptCounts,
+    /// How packed weights are kept on disk, if they are.
+    pub cache: Option<CacheOptions>,
+}
+
+/// How packed weights are kept on disk.
+#[napi(object, object_to_js = false)]
+pub struct CacheOptions {
+    /// The folder; the user's if none is given.
+    pub folder: Option<String>,
+    /// Whether bytes are compared with their checksums before they are used.
+    pub verify: bool,
+    /// Whether the model is recognized by its contents.
+    pub by_contents: bool,
+}
+
+impl From<CacheOptions> for Keeping {
+    fn from(CacheOptions { folder, verify, by_contents }: CacheOptions) -> Keeping {
+        Keeping { folder: folder.map(PathBuf::from), verifies: verify, by_contents }
+    }
 }
 
 /// The sizes of a shape, which messages call `what`.

@@ -6,7 +6,7 @@ use super::convert::{coded, from_napi, invalid_state, result_type_index, thrown,
 use super::feeds::{Fed, FedItem, Lent, given_feeds, mismatch};
 use super::handle::{Handle, Owner, element_handle};
 use super::held::{HeldContents, HeldValues};
-use super::options::OpenOptions;
+use super::options::{CacheOptions, OpenOptions};
 use super::sources::{ExternalFile, Sources};
 use super::view::{View, buffer_of, bytes_of_buffer};
 use super::warn::Warned;
@@ -190,7 +190,7 @@ pub fn open_session(
     options: OpenOptions,
     stop: &External<Stop>,
 ) -> Result<()> {
-    let OpenOptions { dimensions, strict_dimensions, outputs, constants, keep_last } = options;
+    let OpenOptions { dimensions, strict_dimensions, outputs, constants, keep_last, cache } = options;
     let free_dimensions = dimensions.checked("loadModel")?;
     let (model, weight) = taken(model)?;
     let constants = constants.into_iter().map(|constant| constant.constant(&model, &free_dimensions));
@@ -198,25 +198,33 @@ pub fn open_session(
     let keep_last = keep_last.checked()?;
     let options =
         SessionOptions { free_dimensions, strict_dimensions, outputs, constants, keep_last, stop: Stop::clone(stop) };
-    let slot = Arc::new(Slot::<(Arc<Session>, String)>::default());
+    let slot = Arc::new(Slot::<(Arc<Session>, String, Option<String>)>::default());
     let (made, owner) = (slot.clone(), Arc::clone(context));
     let collect: Collect = Box::new(move |env| {
-        let Some((session, json)) = made.take() else { return Ok(Vec::new()) };
-        let warned = Arc::default();
-        Ok(vec![value(env, External::new(SessionHandle { session, owner, warned }))?, value(env, json)?])
+        let Some((session, json, problem)) = made.take() else { return Ok(Vec::new()) };
+        let session = External::new(SessionHandle { session, owner, warned: Arc::default() });
+        Ok(vec![value(env, session)?, value(env, json)?, value(env, problem)?])
     });
     let done = context.environment.deliver(&env, id, collect);
     let context = context.context.clone();
     let work = move || {
+        let keep = |cache: CacheOptions| model.files.keep(&cache.into(), context.isa().name());
+        let problem = cache.and_then(|cache| keep(cache).err()).map(|error| error.message);
         let session =
             Session::open(Arc::new(model), context, options).map_err(|error| error.of_function("loadModel"))?;
         let session = weighed(session, weight);
         let json = text_of("loadModel", session.signature())?;
-        slot.put((session.clone(), json));
+        slot.put((session.clone(), json, problem));
         Ok(session)
     };
     in_background(done, work, |session, done| session.prepare(done));
     Ok(())
+}
+
+/// Where the weights of a session are, as JSON of an `OnnxMemory` of `onnx.d.ts`.
+#[napi(catch_unwind)]
+pub fn session_memory(session: &External<SessionHandle>) -> Result<String> {
+    text_of("memory", &session.session.memory()).map_err(coded)
 }
 
 /// A session whose bytes are counted as `weight`.

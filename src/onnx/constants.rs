@@ -101,8 +101,10 @@ impl Importer<'_> {
 
     /// A constant with the bytes of the file.
     fn stored(&mut self, descriptor: Descriptor, bytes: &Bytes) -> Result<OperandId> {
+        let files = &self.model.files;
+        let is_kept = || files.store().is_some();
         let window = match bytes.len() > MAX_COPIED_BYTES {
-            true => self.model.files.window_of(bytes),
+            true => files.window_of(bytes).or_else(|| is_kept().then(|| files.held(bytes))),
             false => None,
         };
         let constant = match window {

@@ -3,12 +3,13 @@
 use super::error::{ModelError, Result, quoted};
 use super::proto;
 use crate::error::{Code, Error, amount};
+use crate::memory::store::{Folder, Key, Label, Source, Store};
 use crate::memory::{Backing, Mapped, MappedFile, unreadable};
 use bytes::Bytes;
 use prost::Message;
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// A file, or bytes in place of one.
 pub enum FileSource {
@@ -21,6 +22,17 @@ pub enum FileSource {
 /// Replacements for files next to a model, by location.
 pub type ExternalData = Vec<(String, FileSource)>;
 
+/// How what is packed of a model's weights is kept on disk.
+#[derive(Clone, Debug, Default)]
+pub struct Keeping {
+    /// The folder; the user's if none is given.
+    pub folder: Option<PathBuf>,
+    /// Whether bytes are compared with their checksums before they are used.
+    pub verifies: bool,
+    /// Whether files are recognized by their contents, which serves copies of them elsewhere.
+    pub by_contents: bool,
+}
+
 /// The files of one model. They are mapped into memory for parsing; elements are read through windows.
 #[derive(Debug, Default)]
 pub struct Files {
@@ -30,6 +42,8 @@ pub struct Files {
     main: Option<Opened>,
     /// Files next to it that were passed or opened, by location.
     open: Mutex<HashMap<PathBuf, Opened>>,
+    /// Where what is packed of the weights is kept on disk, if it is.
+    store: OnceLock<Arc<Store>>,
     /// How many imports of the model have begun.
     #[cfg(test)]
     pub imports: std::sync::atomic::AtomicUsize,
@@ -125,10 +139,45 @@ impl Files {
         passed.map(|opened| opened.bytes.len()).sum()
     }
 
+    /// Keeps what is packed of the weights on disk from now on.
+    ///
+    /// # Errors
+    /// A NotSupportedError if there is no folder that can be trusted.
+    pub fn keep(&self, keeping: &Keeping, isa: &str) -> Result<(), Error> {
+        let Some(main) = &self.main else { return Ok(()) };
+        let folder = Folder::open(keeping.folder.as_deref())?;
+        let contents = || Source::Contents(Key::of_contents(&main.bytes));
+        let source = match main.backing.file() {
+            None => contents(),
+            Some(_) if keeping.by_contents => contents(),
+            Some(file) => {
+                // Reading the whole model takes long: only if it may be of use.
+                let known = Some(()).filter(|()| folder.has_contents(isa)).map(|()| contents());
+                known.filter(|known| folder.path_of(known, isa).exists()).unwrap_or(Source::Stamp(file.stamp().clone()))
+            }
+        };
+        let model = main.backing.file().map_or("bytes".to_string(), |file| file.path().display().to_string());
+        let label = Label { model, isa: isa.to_string() };
+        self.store.get_or_init(|| Store::open(folder, &source, label, keeping.verifies));
+        Ok(())
+    }
+
+    /// Where what is packed of the weights is kept on disk, if it is.
+    pub fn store(&self) -> Option<&Arc<Store>> {
+        self.store.get()
+    }
+
     /// The window over `bytes` if they are part of one of the files.
     pub fn window_of(&self, bytes: &Bytes) -> Option<Mapped> {
         let open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        self.main.iter().chain(open.values()).find_map(|opened| opened.backing.window_of(bytes))
+        let window = self.main.iter().chain(open.values()).find_map(|opened| opened.backing.window_of(bytes))?;
+        Some(window.kept_in(self.store.get()))
+    }
+
+    /// A window over `bytes`, which are in none of the files.
+    pub fn held(&self, bytes: &Bytes) -> Mapped {
+        let all = Mapped::new(Backing::of_bytes(bytes.clone()), 0..bytes.len()).expect("all of it");
+        all.kept_in(self.store.get())
     }
 
     /// Checks, before parsing, that no file has been truncated: reading beyond its new end would crash the process.

@@ -7,7 +7,7 @@ use crate::dimension::{Dim, dims as into_dims};
 use crate::dtype::{DataType, Number};
 use crate::error::{Code, amount};
 use crate::ir::{FileType, SmallFloat, Widened};
-use crate::memory::{Backing, Buffer, Mapped, check_room};
+use crate::memory::{Buffer, check_room};
 use bytes::Bytes;
 use half::{bf16, f16};
 use prost::Message;
@@ -167,10 +167,7 @@ impl Literal {
     pub fn widened(&self, files: &Files) -> Result<Widened, String> {
         let from = self.element.foreign();
         let from = from.ok_or_else(|| format!("elements of type {} have no counterpart in WebNN", self.element))?;
-        let stored = match files.window_of(&self.bytes) {
-            Some(window) => window,
-            None => Mapped::new(Backing::of_bytes(self.bytes.clone()), 0..self.bytes.len()).expect("all of it"),
-        };
+        let stored = files.window_of(&self.bytes).unwrap_or_else(|| files.held(&self.bytes));
         Ok(Widened::new(stored, from, self.elements()))
     }
 

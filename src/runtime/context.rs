@@ -201,6 +201,11 @@ impl Context {
         lock(&self.backend).clone()
     }
 
+    /// The instruction set that it computes with on the CPU.
+    pub fn isa(&self) -> Isa {
+        self.timeline.isa()
+    }
+
     /// Why it computes on its processor, for people; empty before the context is open.
     pub fn reason(&self) -> &str {
         self.remarks.get().map_or("", |remarks| &remarks.reason)

@@ -16,7 +16,7 @@ mod timeline;
 mod weak_list;
 
 pub use crate::gpu::exit::end_openings;
-pub use backend::{Backend, Optimized};
+pub use backend::{Backend, Optimized, Weight};
 pub use background::{panicked, spawn};
 pub use context::{CompiledGraph, Context, Site, Wish};
 pub use rows::CacheRows;

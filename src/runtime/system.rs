@@ -9,16 +9,16 @@ use crate::compile::Passes;
 use crate::cpu::simd::{ISA_VARIABLE, Isa, features};
 use crate::error::Error;
 use crate::gpu::adapter::{LIMITS_VARIABLE, Limits, SOFTWARE_VARIABLE, adapters_json, software_allowed, why_none};
-use crate::gpu::cache::CACHE_VARIABLE;
 use crate::gpu::device::EXTENSIONS;
 use crate::gpu::watch::{PATIENCE_VARIABLE, patience};
 use crate::memory::machine_bytes;
+use crate::memory::store::{CACHE_VARIABLE, LIMIT_VARIABLE};
 use crate::ops::MAX_TENSOR_COUNT;
 use crate::shape::{MAX_RANK, MAX_TENSOR_BYTES};
 use serde_json::{Value as Json, json};
 
 /// The environment variables and their meanings, as Markdown: the source of the table in docs/environment.md.
-fn variables() -> [(&'static str, String); 9] {
+fn variables() -> [(&'static str, String); 10] {
     let passes: Vec<String> = Passes::NAMES.iter().map(|name| format!("`{name}`")).collect();
     [
         (
@@ -60,10 +60,11 @@ fn variables() -> [(&'static str, String); 9] {
         ),
         (
             CACHE_VARIABLE,
-            "a folder for compiled GPU kernels instead of `webnn-node` in the user's cache folder; `off` keeps them in \
-             memory only"
+            "a folder for compiled GPU kernels and packed weights instead of `webnn-node` in the user's cache folder; \
+             `off` keeps them in memory only"
                 .into(),
         ),
+        (LIMIT_VARIABLE, "how many bytes of packed weights that folder may have at most; 20 GiB if not set".into()),
     ]
 }
 

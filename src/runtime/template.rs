@@ -68,7 +68,7 @@ pub struct Template<T> {
     graph: Option<(Mutex<Stencil>, Origin)>,
     /// Weights that steps read in place, by their addresses. Kept even if no compiled graph uses them at the moment, to
     /// avoid packing or uploading them again.
-    weights: Mutex<HashMap<usize, Weight>>,
+    weights: Mutex<HashMap<usize, (Weight, usize)>>,
     recorded: T,
 }
 
@@ -131,12 +131,18 @@ impl<T> Template<T> {
         self.tape.saturates(values)
     }
 
+    /// Calls `visit` with the kept weights, and their sizes in bytes.
+    fn each_weight(&self, visit: &mut dyn FnMut(Weight, usize)) {
+        let weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
+        weights.values().for_each(|(weight, bytes)| visit(weight.clone(), *bytes));
+    }
+
     /// Keeps the weights that `graph` reads, which was compiled from this template.
     fn keep_weights(&self, graph: &CompiledGraph) {
         let mut weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
         graph.each_weight(|weight, bytes| {
             if bytes >= MIN_KEPT {
-                weights.entry(Arc::as_ptr(&weight).addr()).or_insert(weight);
+                weights.entry(Arc::as_ptr(&weight).addr()).or_insert((weight, bytes));
             }
         });
     }
@@ -198,6 +204,11 @@ impl<T> Templates<T> {
     #[cfg(test)]
     pub fn count(&self) -> usize {
         self.0.lock().len()
+    }
+
+    /// Calls `visit` with the weights that templates keep, and their sizes in bytes; once for each template.
+    pub fn each_weight(&self, visit: &mut dyn FnMut(Weight, usize)) {
+        self.0.lock().iter().for_each(|template| template.each_weight(visit));
     }
 
     /// Forgets everything.

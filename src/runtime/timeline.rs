@@ -161,6 +161,11 @@ impl Timeline {
         Timeline { worker: Arc::new(Worker { threads, isa, arena, lost, queue, unended, is_abandoned }) }
     }
 
+    /// The instruction set of its work.
+    pub fn isa(&self) -> Isa {
+        self.worker.isa
+    }
+
     /// Returns a function that lets requests added from then on end while the thread hangs in one of them, see
     /// [`abandoning`](Self::abandoning). For work on the timeline.
     pub fn expecting(&self) -> impl Fn() + Send + use<> {

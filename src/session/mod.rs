@@ -20,6 +20,7 @@ mod keep_last_tests;
 mod known;
 mod lists;
 mod lookups;
+mod memory;
 #[cfg(test)]
 mod memory_tests;
 #[cfg(test)]
@@ -41,6 +42,7 @@ mod tests;
 pub mod timing;
 mod value;
 
+pub use memory::MemoryUse;
 pub use signature::{Shapes, Signature};
 pub use specialization::{Port, Specialization};
 pub use value::{Cache, Feed, Item, Offer, Output, Pool, Target};
@@ -464,6 +466,7 @@ impl Session {
         let constants = || self.options.constants.iter().map(|constant| constant.bytes.len()).sum::<usize>();
         let opened = model.map_or(0, |model| model.files.memory_bytes() + constants());
         self.bytes.store(plans + opened, Ordering::Relaxed);
+        self.save();
         self.tell();
     }
 
@@ -472,6 +475,7 @@ impl Session {
         // Both additions wrap.
         self.staged.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         self.bytes.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        self.save();
         self.tell();
     }
 

@@ -9,6 +9,7 @@ use super::Session;
 use super::control;
 use super::known::{Data, Given, Held, Known, Role, constant, host, unnamed};
 use super::lists;
+use super::memory::each_weight;
 use super::progress::Progress;
 use super::specialization::{Key, Specialization, Specializations, bytes_of, find_kept, spare};
 use super::template::{Bindings, Form, FreeSizes, Recorded, find};
@@ -30,7 +31,7 @@ use crate::onnx::model::{Model, ValueInfo};
 use crate::onnx::run_texts::RunTexts;
 use crate::onnx::tensor::ElementType;
 use crate::onnx::value::Value;
-use crate::runtime::{Backend, Site, Templates};
+use crate::runtime::{Backend, Site, Templates, Weight};
 use crate::shape::Descriptor;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -276,8 +277,14 @@ impl Program {
         self.stages()[1..].iter().map(|stage| stage.starts.len()).collect()
     }
 
+    /// Calls `visit` with the weights of the graphs of all stages, and their sizes in bytes; once for each owner.
+    pub fn each_weight(&self, visit: &mut dyn FnMut(Weight, usize)) {
+        self.stages().iter().for_each(|stage| each_weight(&stage.kept, &stage.templates, visit));
+        let bodies: Vec<Arc<Program>> = lock(&self.bodies).values().cloned().collect();
+        bodies.iter().for_each(|body| body.each_weight(visit));
+    }
+
     /// Its stages so far.
-    #[cfg(test)]
     fn stages(&self) -> Vec<Arc<Stage>> {
         let first = std::iter::once(self.first.clone());
         first.chain(lock(&self.stages.0).iter().cloned()).collect()

@@ -176,21 +176,20 @@ impl Panels {
     /// read.
     pub fn new(isa: Isa, weights: Weights, layout: Layout, lanes: usize, depth: usize, width: usize) -> Result<Panels> {
         let of = PanelType::of(&weights);
-        let data = weights.packed(&("panels", &layout, lanes, depth, width), || {
-            let mut data = Buffer::streamed(lanes.div_ceil(width) * width * depth * of.size())?;
+        let len = lanes.div_ceil(width) * width * depth * of.size();
+        let data = weights.packed(&("panels", &layout, lanes, depth, width), &[], len, |bytes| {
             let mut staging = Staging::default();
             for piece in layout.pieces(lanes, depth, width, weights.piece_len()) {
                 let source = layout.source(weights.piece(piece.elements, &mut staging)?);
                 let filling =
                     Filling { source: &source, piece: [&piece.lanes, &piece.depth], sizes: [lanes, depth, width] };
-                let bytes = data.bytes_mut();
                 match of {
                     PanelType::F32 => filling.fill(isa, &weights, elements_mut::<f32>(bytes)),
                     PanelType::F16 => filling.fill(isa, &weights, elements_mut::<f16>(bytes)),
                     PanelType::Bf16 => filling.fill::<Bfloat16>(isa, &weights, bytes.as_chunks_mut().0),
                 }
             }
-            Ok(data)
+            Ok(())
         })?;
         Ok(Panels { data, of, lanes, depth, width })
     }

@@ -24,7 +24,7 @@ use crate::cpu::schedule::tiles::{Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
 use crate::error::Result;
-use crate::memory::{Buffer, elements_mut, share};
+use crate::memory::{Buffer, elements_mut};
 use depthwise::DepthwisePixels;
 use planes::DirectPlanes;
 use shape::Call;
@@ -152,8 +152,6 @@ impl Conv2dStep {
             self.method = Method::Winograd(WinogradPlan::new(isa, self.threads, shape, tile, data)?);
             return Ok(());
         }
-        let mut staging = Staging::default();
-        let floats = shape.channels[1] * shape.filter[0] * shape.filter[1];
         match &mut self.method {
             Method::Product { patches, packed, .. } => {
                 let filter = &patches[1];
@@ -168,14 +166,20 @@ impl Conv2dStep {
             }
             Method::Planes(planes) => {
                 let floats = DirectPlanes::weights_len(shape);
-                let mut buffer = Buffer::zeroed(floats * size_of::<f32>())?;
-                planes.pack(shape, data.piece(0..floats, &mut staging)?, elements_mut(buffer.bytes_mut()));
-                planes.weights = Some(share(Arc::new(buffer)));
+                let form = ("planes", isa.name(), shape.filter_strides(), shape.filter, shape.channels, shape.groups);
+                planes.weights = Some(data.packed(&form, &[], floats * size_of::<f32>(), |out| {
+                    planes.pack(shape, data.piece(0..floats, &mut Staging::default())?, elements_mut(out));
+                    Ok(())
+                })?);
             }
             Method::DepthwisePixels(pixels) => {
-                let mut buffer = Buffer::zeroed(pixels.weights_len(shape) * size_of::<f32>())?;
-                pixels.pack(shape, data.piece(0..floats, &mut staging)?, elements_mut(buffer.bytes_mut()));
-                pixels.weights = Some(share(Arc::new(buffer)));
+                let floats = shape.channels[1] * shape.filter[0] * shape.filter[1];
+                let form = ("depthwise", isa.name(), shape.filter_strides(), shape.filter, shape.channels[1]);
+                let bytes = pixels.weights_len(shape) * size_of::<f32>();
+                pixels.weights = Some(data.packed(&form, &[], bytes, |out| {
+                    pixels.pack(shape, data.piece(0..floats, &mut Staging::default())?, elements_mut(out));
+                    Ok(())
+                })?);
             }
             // The filter is transformed already.
             Method::Winograd(_) => {}

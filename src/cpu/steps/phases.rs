@@ -12,7 +12,7 @@ use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::{Staging, Weights};
 use crate::error::Result;
-use crate::memory::{Buffer, elements, elements_mut, share};
+use crate::memory::{Buffer, elements, elements_mut};
 use std::sync::Arc;
 
 /// A compiled transposed convolution: a convolution with an output channel for each phase.
@@ -70,23 +70,27 @@ impl Phases {
     pub fn new(isa: Isa, threads: usize, shape: &ConvTranspose2dShape, filter: Weights) -> Result<Phases> {
         let ([channels, outputs], [o, i, row, col]) = (shape.group(), shape.filter_strides());
         let ([high, wide], [down, right]) = ([axis(shape, 0)[0], axis(shape, 1)[0]], shape.strides);
-        let (len, mut staging) = (shape.channels[0] * outputs * shape.filter[0] * shape.filter[1], Staging::default());
-        let filter = filter.piece(0..len, &mut staging)?;
-        let mut buffer = Buffer::zeroed(len * size_of::<f32>())?;
+        let floats = shape.channels[0] * outputs * shape.filter[0] * shape.filter[1];
         let (lanes, depth) = (outputs * down * right, channels * high * wide);
-        for (group, out) in elements_mut(buffer.bytes_mut()).chunks_exact_mut(lanes * depth).enumerate() {
-            let weight = |lane: usize, k: usize| {
-                let (output, phase) = (lane / (down * right), lane % (down * right));
-                let (channel, tap) = (group * channels + k / (high * wide), k % (high * wide));
-                // The first tap of a window is the last one of the filter.
-                let y = phase / right + (high - 1 - tap / wide) * down;
-                let x = phase % right + (wide - 1 - tap % wide) * right;
-                filter[output * o + channel * i + y * row + x * col]
-            };
-            pack_filter(isa, [lanes, depth], weight, out);
-        }
+        let form = ("phases", isa.name(), [o, i, row, col], shape.filter, shape.strides, shape.channels, outputs);
+        let weights = filter.packed(&form, &[], floats * size_of::<f32>(), |out| {
+            let mut staging = Staging::default();
+            let filter = filter.piece(0..floats, &mut staging)?;
+            for (group, out) in elements_mut(out).chunks_exact_mut(lanes * depth).enumerate() {
+                let weight = |lane: usize, k: usize| {
+                    let (output, phase) = (lane / (down * right), lane % (down * right));
+                    let (channel, tap) = (group * channels + k / (high * wide), k % (high * wide));
+                    // The first tap of a window is the last one of the filter.
+                    let y = phase / right + (high - 1 - tap / wide) * down;
+                    let x = phase % right + (wide - 1 - tap % wide) * right;
+                    filter[output * o + channel * i + y * row + x * col]
+                };
+                pack_filter(isa, [lanes, depth], weight, out);
+            }
+            Ok(())
+        })?;
         let (planes, strips) = plan(threads, shape);
-        Ok(Phases { isa, threads, planes, strips, weights: share(Arc::new(buffer)) })
+        Ok(Phases { isa, threads, planes, strips, weights })
     }
 
     /// Plans images of other sizes with the same filter.

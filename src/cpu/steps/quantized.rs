@@ -544,12 +544,13 @@ impl QuantizedNode<'_> {
         let form =
             ("int8", format.sizes().name, format.sizes().panel(), [columns, depth], first, strides, taps, &zeros);
         let weights = Weights::of(constant, dtype, Some(self.env.threads));
-        weights.packed(&form, || {
+        weights.packed(&form, &[], BytePanels::bytes(format, columns, depth), |out| {
             let bytes = constant.buffer()?;
             let places: Vec<usize> = (0..depth).map(|k| filter.place(first, k)).collect();
             let (bytes, is_signed, stride) = (bytes.bytes(), dtype == DataType::Int8, strides[0]);
             let columns = ByteColumns { bytes, is_signed, stride, places: &places, zeros: &zeros, lift: None };
-            BytePanels::pack(format, &weights, &columns)
+            BytePanels::pack(format, &weights, &columns, out);
+            Ok(())
         })
     }
 

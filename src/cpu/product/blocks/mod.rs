@@ -18,7 +18,7 @@ use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::Constant;
-use crate::memory::{Buffer, share};
+use crate::memory::Buffer;
 use crate::nibbles::unpacked;
 use crate::ops::block_product::Blocks;
 use half::f16;
@@ -143,27 +143,20 @@ impl BlockPanels {
         let zero = zeros.first().copied().filter(|first| zeros.iter().all(|zero| zero == first));
         let bits = operands.numbers.1.bits();
         let places = BlockParts::new(width, bits, blocks, operands.scales.1.size(), zero.is_none());
-        let scale_type = operands.scales.1;
-        let (scale_bytes, by_column) = (operands.scales.0.buffer()?, operands.by_column);
-        let packing =
-            Packing { operands, scales: scale_bytes.bytes(), zeros: &zeros, each_zero: zero.is_none(), places, width };
-        let pack = || {
-            let numbers = operands.numbers.0.buffer()?;
-            let mut data = Buffer::streamed(blocks.columns.div_ceil(width) * places.panel)?;
-            weights.fill(data.bytes_mut(), places.panel, BYTE_COST, |first, panels| {
+        let (scale_type, by_column) = (operands.scales.1, operands.by_column);
+        let form = ("blocks", width, blocks, by_column, operands.one_column, scale_type, operands.zeros.is_some());
+        let others: Vec<&Constant> = [operands.scales.0].into_iter().chain(operands.zeros).collect();
+        let data = weights.packed(&form, &others, blocks.columns.div_ceil(width) * places.panel, |out| {
+            let (numbers, scales) = (operands.numbers.0.buffer()?, operands.scales.0.buffer()?);
+            let (scales, each_zero) = (scales.bytes(), zero.is_none());
+            let packing = Packing { operands, scales, zeros: &zeros, each_zero, places, width };
+            weights.fill(out, places.panel, BYTE_COST, |first, panels| {
                 for (index, panel) in panels.chunks_exact_mut(places.panel).enumerate() {
                     packing.pack(numbers.bytes(), first + index, panel);
                 }
             });
-            Ok(data)
-        };
-        // Within a model, the same integers have the same scales; another model may differ. Its checksums usually do, too.
-        let contents = [sum(scale_bytes.bytes()), sum(&zeros)];
-        let form = ("blocks", width, blocks, by_column, operands.one_column, scale_type, contents);
-        let mut data = weights.packed(&form, pack)?;
-        if !packing.is_in(data.bytes()) {
-            data = share(Arc::new(pack()?));
-        }
+            Ok(())
+        })?;
         let table = operands.table;
         Ok(BlockPanels { data, blocks, width, bits, scale_type, zero, table, places, format: ByteFormat::of(isa) })
     }
@@ -207,14 +200,6 @@ impl BlockPanels {
             ahead: if needs_prefetch() { AHEAD } else { 0 },
         }
     }
-}
-
-/// A checksum: usually differs for different bytes.
-fn sum(bytes: &[u8]) -> u64 {
-    use std::hash::{DefaultHasher, Hasher};
-    let mut hasher = DefaultHasher::new();
-    hasher.write(bytes);
-    hasher.finish()
 }
 
 /// The columns of one panel; all of its bytes are present.
@@ -336,18 +321,6 @@ impl Packing<'_> {
                 head[self.places.zeros + place] = self.zeros[from];
             }
         }
-    }
-
-    /// Whether packed panels have these scales and zero points.
-    fn is_in(&self, panels: &[u8]) -> bool {
-        let mut head = vec![0; self.places.words];
-        panels.chunks_exact(self.places.panel).enumerate().all(|(panel, bytes)| {
-            bytes.chunks_exact(self.places.block).enumerate().all(|(index, block)| {
-                head.fill(0);
-                self.pack_head(self.columns(panel), index, &mut head);
-                block.starts_with(&head)
-            })
-        })
     }
 
     /// The words of a block.

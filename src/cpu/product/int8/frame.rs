@@ -480,7 +480,8 @@ mod tests {
                 zeros: &zeros,
                 lift: None,
             };
-            let data = BytePanels::pack(format, &Weights::of_slice(&right), &source).unwrap();
+            let mut data = Buffer::zeroed(BytePanels::bytes(format, columns, depth)).unwrap();
+            BytePanels::pack(format, &Weights::of_slice(&right), &source, data.bytes_mut());
             let panels = BytePanels::of(format, columns, depth, data.bytes());
             let [sums, lifts] =
                 [0, 1].map(|at| panels.sums_and_lifts().flat_map(|of| of[at].to_vec()).collect::<Vec<_>>());

@@ -2,8 +2,7 @@
 
 use crate::cpu::product::formats::{ByteFormat, Format, FormatKernel, FormatSizes};
 use crate::cpu::weights::Weights;
-use crate::error::Result;
-use crate::memory::{Buffer, bytes_of, elements};
+use crate::memory::{bytes_of, elements};
 
 /// Bytes per column after the groups of a panel: its sum and its lift.
 const TRAILER: usize = 2 * size_of::<i32>();
@@ -82,26 +81,25 @@ impl<'a> BytePanels<'a> {
         sizes.panel() * BytePanels::column(&sizes, depth)
     }
 
-    /// Packs columns, on the threads of `weights`.
-    ///
-    /// # Errors
-    /// An `UnknownError` if there is not enough memory for the panels.
-    pub fn pack(format: ByteFormat, weights: &Weights, columns: &ByteColumns) -> Result<Buffer> {
+    /// Bytes of all panels.
+    pub fn bytes(format: ByteFormat, columns: usize, depth: usize) -> usize {
         let sizes = format.sizes();
-        let (count, depth) = (columns.zeros.len(), columns.places.len());
-        let (column, each) = (BytePanels::column(&sizes, depth), BytePanels::panel_bytes(format, depth));
-        let padded = sizes.padded_columns(count);
-        let mut data = Buffer::streamed(padded * column)?;
-        let (full, rest) = data.bytes_mut().split_at_mut(padded * column / each * each);
+        sizes.padded_columns(columns) * BytePanels::column(&sizes, depth)
+    }
+
+    /// Packs columns into `out`, which has room for their [panels](Self::bytes), on the threads of `weights`.
+    pub fn pack(format: ByteFormat, weights: &Weights, columns: &ByteColumns, out: &mut [u8]) {
+        let each = BytePanels::panel_bytes(format, columns.places.len());
+        let (full, rest) = out.split_at_mut(out.len() / each * each);
+        let last = full.len() / each;
         weights.fill(full, each, PACKING, |first, panels| {
             for (index, panel) in panels.chunks_exact_mut(each).enumerate() {
                 BytePanels::fill(format, columns, first + index, panel);
             }
         });
         if !rest.is_empty() {
-            BytePanels::fill(format, columns, padded * column / each, rest);
+            BytePanels::fill(format, columns, last, rest);
         }
-        Ok(data)
     }
 
     /// Packs the columns of panel `index`, which may be a full panel or the beginning of one.

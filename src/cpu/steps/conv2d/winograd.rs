@@ -127,15 +127,14 @@ impl WinogradPlan {
         let (matrix, strides, outputs) = (shape.filter_matrix(), shape.filter_strides(), shape.channels[1]);
         let (depth, width) = (matrix.depth(), tile_size(isa).cols);
         let layout = Layout::Patches(Cow::Owned(matrix));
-        let weights = data.packed(&("winograd", &layout, outputs, width, tile), || {
-            let mut buffer = Buffer::streamed(filters.floats() * size_of::<f32>())?;
-            let mut staging = Staging::default();
+        let form = ("winograd", &layout, outputs, width, tile);
+        let weights = data.packed(&form, &[], filters.floats() * size_of::<f32>(), |out| {
+            let (out, mut staging) = (elements_mut(out), Staging::default());
             for piece in layout.pieces(outputs, depth, width, data.piece_len()) {
                 let filter = data.piece(piece.elements, &mut staging)?;
-                let out = elements_mut(buffer.bytes_mut());
                 filters.fill(&data, piece.lanes, filter, strides, out);
             }
-            Ok(buffer)
+            Ok(())
         })?;
         let mut plan = WinogradPlan { filters, weights, grid: Grid::whole(0, 0), cols: 0, slot: 0, threads };
         plan.resize(shape);

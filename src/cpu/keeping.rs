@@ -1,0 +1,105 @@
+//! Where what is packed of constants is kept on disk: in the store of the model that they come from, under keys that say
+//! which bytes they are.
+
+use crate::ir::{Constant, Widened};
+use crate::memory::store::{Key, KeyWriter, Store};
+use crate::memory::{Backing, Mapped};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Constants of a model with a store, and the begin of a key: which bytes these are.
+pub struct Keeping<'a> {
+    store: Option<&'a Arc<Store>>,
+    backings: Vec<&'a Backing>,
+    key: KeyWriter,
+}
+
+impl<'a> Keeping<'a> {
+    fn new() -> Keeping<'a> {
+        Keeping { store: None, backings: Vec::new(), key: KeyWriter::new("packed") }
+    }
+
+    /// All bytes of `constant`; `None` if they are kept in no store.
+    pub fn of(constant: &'a Constant) -> Option<Keeping<'a>> {
+        let mut keeping = Keeping::new();
+        keeping.add(constant)?;
+        keeping.store.is_some().then_some(keeping)
+    }
+
+    /// The bytes of `window` from byte `first` on.
+    pub fn of_window(window: &'a Mapped, first: usize) -> Option<Keeping<'a>> {
+        let mut keeping = Keeping::new();
+        keeping.add_window(window, first)?;
+        Some(keeping)
+    }
+
+    /// The elements of `widened` from element `first` on.
+    pub fn of_widened(widened: &'a Widened, first: usize) -> Option<Keeping<'a>> {
+        let mut keeping = Keeping::new();
+        keeping.add_widened(widened, first)?;
+        Some(keeping)
+    }
+
+    /// These and `others`.
+    pub fn with(mut self, others: &[&'a Constant]) -> Option<Keeping<'a>> {
+        others.iter().try_for_each(|other| self.add(other))?;
+        Some(self)
+    }
+
+    fn add(&mut self, constant: &'a Constant) -> Option<()> {
+        match constant {
+            Constant::Owned(buffer) => {
+                self.key.text("bytes");
+                self.key.bytes(&Key::of_contents(buffer.bytes()).0);
+                Some(())
+            }
+            Constant::Mapped(window) => self.add_window(window, 0),
+            Constant::Widened(widened) => self.add_widened(widened, 0),
+        }
+    }
+
+    fn add_window(&mut self, window: &'a Mapped, first: usize) -> Option<()> {
+        let backing = window.backing();
+        let store = backing.store()?;
+        self.store = Some(self.store.unwrap_or(store));
+        let stamp = backing.file().map(|file| file.stamp());
+        self.key.text("window");
+        self.key.bytes(&store.source_key(backing.id(), stamp, backing.as_ref()).0);
+        self.key.number((window.range().start + first) as u64);
+        self.backings.push(backing);
+        Some(())
+    }
+
+    fn add_widened(&mut self, widened: &'a Widened, first: usize) -> Option<()> {
+        self.add_window(widened.stored(), 0)?;
+        self.key.text(&format!("{:?}", widened.from()));
+        self.key.number((widened.range().start + first) as u64);
+        Some(())
+    }
+
+    /// The store, and the key of the `len` bytes that are made of the constants as `form` describes.
+    pub fn place(mut self, form: &dyn Debug, len: usize) -> Place<'a> {
+        self.key.text(&format!("{form:?}"));
+        self.key.number(len as u64);
+        let Keeping { store, backings, key } = self;
+        Place { store: store.expect("constants without a store have no place"), backings, key: key.finish() }
+    }
+}
+
+/// The place of bytes in a store.
+pub struct Place<'a> {
+    /// The store.
+    pub store: &'a Arc<Store>,
+    /// Their key.
+    pub key: Key,
+    backings: Vec<&'a Backing>,
+}
+
+impl Place<'_> {
+    /// Whether the key says which bytes were read just now: files have not changed since they were opened, and if they
+    /// change, their stamps will.
+    pub fn is_certain(&self) -> bool {
+        let mut files = self.backings.iter().filter_map(|backing| backing.file());
+        files.all(|file| file.stamp().is_settled() && file.is_unchanged())
+    }
+}

@@ -1,0 +1,305 @@
+//! The folder of stores: whom it may belong to, and what is removed from it.
+
+use super::file::{self, StoreFile};
+use super::{Damage, Key, Label, PACKING_VERSION, Source};
+use crate::error::{Code, Error, Result, amount};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// Overrides the user's cache folder; `off` disables what is kept in it.
+pub const CACHE_VARIABLE: &str = "WEBNN_CACHE_DIR";
+
+/// Maximum size of all stores in a folder, in bytes, as a number.
+pub const LIMIT_VARIABLE: &str = "WEBNN_CACHE_BYTES";
+
+/// Maximum size of all stores in a folder, in bytes, if nothing else is said.
+const LIMIT: u64 = 20 << 30;
+
+/// The end of the names of stores.
+const EXTENSION: &str = "pack";
+
+/// How old the time of the last use may be: it is written seldom.
+const USED: Duration = Duration::from_secs(3600);
+
+/// After this time, a file that is being written belongs to a process that has ended.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// The user's cache folder of this package: `WEBNN_CACHE_DIR`, or the usual place of the system; `None` if there is none or
+/// it is turned off.
+pub fn user_folder() -> Option<PathBuf> {
+    match std::env::var_os(CACHE_VARIABLE).filter(|value| !value.is_empty()) {
+        Some(value) if value == "off" => None,
+        Some(value) => Some(PathBuf::from(value)),
+        None => Some(dirs::cache_dir()?.join("webnn-node")),
+    }
+}
+
+/// A folder of stores that nobody else can write.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    path: PathBuf,
+    limit: u64,
+}
+
+/// A store in a folder.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The path of the file.
+    pub path: PathBuf,
+    /// What people should know about it; `None` if it is damaged or of another version.
+    pub label: Option<Label>,
+    /// Number of entries.
+    pub entries: usize,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// When it was last opened, within an hour.
+    pub used: SystemTime,
+}
+
+fn failure(message: String) -> Error {
+    Error::coded(Code::NotSupported, message)
+}
+
+impl Folder {
+    /// The folder at `path`, or the user's; it is made if it is missing.
+    ///
+    /// # Errors
+    /// If there is no such folder and it cannot be made, if others can write it, or it belongs to neither this user nor
+    /// the administrator.
+    pub fn open(path: Option<&Path>) -> Result<Folder> {
+        let path = match path {
+            Some(path) => path.to_path_buf(),
+            None => {
+                let none = || failure(format!("there is no folder for the user's caches, or {CACHE_VARIABLE} is off"));
+                user_folder().ok_or_else(none)?.join("weights")
+            }
+        };
+        let told = |what: &str, error: io::Error| failure(format!("{} {what}: {error}", path.display()));
+        if !path.is_dir() {
+            make(&path).map_err(|error| told("cannot be made", error))?;
+        }
+        let metadata = fs::metadata(&path).map_err(|error| told("cannot be read", error))?;
+        let path = path.canonicalize().map_err(|error| told("cannot be read", error))?;
+        if !metadata.is_dir() {
+            return Err(failure(format!("{} is not a folder", path.display())));
+        }
+        if let Some(why) = distrust(&metadata) {
+            return Err(failure(format!("{} {why}", path.display())));
+        }
+        let limit = match std::env::var(LIMIT_VARIABLE).ok().filter(|text| !text.is_empty()) {
+            None => LIMIT,
+            Some(text) => text
+                .parse()
+                .map_err(|_| failure(format!("{LIMIT_VARIABLE} is {text:?}, expected a number of bytes")))?,
+        };
+        Ok(Folder { path, limit })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of the store of a model for an instruction set.
+    pub fn path_of(&self, source: &Source, isa: &str) -> PathBuf {
+        let (kind, key) = match source {
+            Source::Stamp(stamp) => ("file".to_string(), stamp.key()),
+            Source::Contents(key) => ("model".to_string(), *key),
+        };
+        self.path.join(format!("{kind}-{key}-{isa}-{PACKING_VERSION}.{EXTENSION}"))
+    }
+
+    /// Whether there may be stores of models that are recognized by their contents.
+    pub fn has_contents(&self, isa: &str) -> bool {
+        let end = format!("-{isa}-{PACKING_VERSION}.{EXTENSION}");
+        let is_one = |name: &str| name.starts_with("model-") && name.ends_with(&end);
+        fs::read_dir(&self.path).is_ok_and(|mut all| {
+            all.any(|entry| entry.is_ok_and(|entry| entry.file_name().to_str().is_some_and(is_one)))
+        })
+    }
+
+    /// The valid store at `path`, if there is one that nobody else can write.
+    pub fn open_file(&self, path: &Path) -> Option<StoreFile> {
+        let file = open_plain(path).ok()?;
+        let metadata = file.metadata().ok()?;
+        if !metadata.is_file() || distrust(&metadata).is_some() {
+            return None;
+        }
+        let store = StoreFile::open(&file).ok()??;
+        let now = SystemTime::now();
+        if metadata.modified().is_ok_and(|used| now.duration_since(used).is_ok_and(|age| age > USED)) {
+            // Of a file that belongs to the administrator, nobody removes what is old.
+            let _ = file.set_modified(now);
+        }
+        Some(store)
+    }
+
+    /// Puts a store in place of the file at `path`, with the entries of `old` and the `new` ones. Then removes what was
+    /// used longest ago, if all stores together are too large.
+    ///
+    /// # Errors
+    /// If the system refuses, for example because the disk is full: then nothing has changed.
+    pub fn replace(&self, path: &Path, label: &Label, old: Option<&StoreFile>, new: &[(Key, &[u8])]) -> io::Result<()> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let temporary = path.with_extension(format!("{}-{number}.new", std::process::id()));
+        let written = create_plain(&temporary).and_then(|mut file| {
+            file::write(&mut file, label, old, new)?;
+            file.sync_all()?;
+            drop(file);
+            fs::rename(&temporary, path)
+        });
+        if written.is_err() {
+            // It may not exist, and the first failure says what is wrong.
+            let _ = fs::remove_file(&temporary);
+        }
+        written?;
+        sync_folder(&self.path);
+        self.prune(self.limit, Some(path)).map(drop)
+    }
+
+    /// All stores, those used longest ago first.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn list(&self) -> io::Result<Vec<Listed>> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let path = entry?.path();
+            if path.extension().is_none_or(|extension| extension != EXTENSION) {
+                continue;
+            }
+            // Another process may have removed it.
+            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+            if metadata.is_file() {
+                let store = open_plain(&path).ok().and_then(|file| StoreFile::open(&file).ok()?);
+                let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                let (label, entries) = store.map_or((None, 0), |store| (Some(store.label().clone()), store.count()));
+                all.push(Listed { path, label, entries, bytes: metadata.len(), used });
+            }
+        }
+        all.sort_unstable_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
+        Ok(all)
+    }
+
+    /// Removes what was used longest ago until all stores together have at most `limit` bytes, and files that are invalid
+    /// or were not written to their end; never `kept`. Returns what it removed.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn prune(&self, limit: u64, kept: Option<&Path>) -> io::Result<Vec<Listed>> {
+        self.remove_abandoned()?;
+        let all = self.list()?;
+        let mut size: u64 = all.iter().map(|one| one.bytes).sum();
+        let mut removed = Vec::new();
+        for one in all {
+            let goes = one.label.is_none() || size > limit;
+            if goes && Some(one.path.as_path()) != kept && fs::remove_file(&one.path).is_ok() {
+                size -= one.bytes;
+                removed.push(one);
+            }
+        }
+        Ok(removed)
+    }
+
+    /// The damaged entries of each store that has some.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn verify(&self) -> io::Result<Vec<(Listed, Vec<Damage>)>> {
+        let damaged = |one: Listed| {
+            let store = open_plain(&one.path).ok().and_then(|file| StoreFile::open(&file).ok()?);
+            let damage = store.map_or_else(Vec::new, |store| store.damaged());
+            (one, damage)
+        };
+        let all = self.list()?.into_iter().map(damaged);
+        Ok(all.filter(|(one, damage)| one.label.is_none() || !damage.is_empty()).collect())
+    }
+
+    fn remove_abandoned(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            let is_old = || {
+                let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok()?;
+                modified.elapsed().ok()
+            };
+            let path = entry.path();
+            if path.extension().is_some_and(|extension| extension == "new")
+                && is_old().is_some_and(|age| age > ABANDONED)
+            {
+                // Another process may do the same.
+                let _ = fs::remove_file(&path);
+            }
+        }
+        Ok(())
+    }
+
+    /// What people are told about its limit.
+    pub fn limit(&self) -> String {
+        amount(usize::try_from(self.limit).unwrap_or(usize::MAX), "byte")
+    }
+}
+
+#[cfg(unix)]
+fn make(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+#[cfg(not(unix))]
+fn make(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)
+}
+
+/// Why what is in a file or folder may be somebody else's work, if it may.
+#[cfg(unix)]
+fn distrust(metadata: &Metadata) -> Option<&'static str> {
+    use std::os::unix::fs::MetadataExt;
+    // SAFETY: this only asks for a number.
+    let own = unsafe { libc::geteuid() };
+    if metadata.uid() != own && metadata.uid() != 0 {
+        return Some("belongs to another user");
+    }
+    (metadata.mode() & 0o022 != 0).then_some("can be written by other users")
+}
+
+/// Elsewhere, the system's own folders for caches are private.
+#[cfg(not(unix))]
+fn distrust(_: &Metadata) -> Option<&'static str> {
+    None
+}
+
+/// Opens a file for reading; no link, and without waiting for a pipe.
+fn open_plain(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC);
+    }
+    options.open(path)
+}
+
+/// Makes a file that did not exist.
+fn create_plain(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    }
+    options.open(path)
+}
+
+/// Makes a rename survive a crash of the system, where that can be asked for.
+fn sync_folder(path: &Path) {
+    if cfg!(unix) {
+        // Without, an old file or none may be there afterwards: then the weights are packed again.
+        let _ = File::open(path).and_then(|folder| folder.sync_all());
+    }
+}

@@ -1,0 +1,163 @@
+//! What identifies packed weights: digests of where they come from and of their form.
+
+use std::fmt;
+use std::fs::Metadata;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Bytes that are hashed at once.
+const PIECE: usize = 4 << 20;
+
+/// A cryptographic digest: nobody can make two models with the same one, so that stores may be shared by people who load
+/// each other's models.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(pub [u8; Key::LEN]);
+
+impl Key {
+    /// Number of bytes.
+    pub const LEN: usize = 32;
+
+    /// The key of these bytes.
+    pub fn of_contents(bytes: &[u8]) -> Key {
+        let pieces = bytes.chunks(PIECE).map(blake3::hash);
+        let mut writer = KeyWriter::new("contents");
+        writer.number(bytes.len() as u64);
+        pieces.for_each(|piece| writer.bytes(piece.as_bytes()));
+        writer.finish()
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+/// Collects what a key is a digest of. Each part is written with its length: different sequences of parts never look alike.
+pub struct KeyWriter(blake3::Hasher);
+
+impl KeyWriter {
+    /// A key for `purpose`: those for other purposes differ.
+    pub fn new(purpose: &str) -> KeyWriter {
+        let mut writer = KeyWriter(blake3::Hasher::new());
+        writer.text(purpose);
+        writer
+    }
+
+    /// Adds a text.
+    pub fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    /// Adds bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.update(bytes);
+    }
+
+    /// Adds a number.
+    pub fn number(&mut self, number: u64) {
+        self.0.update(&number.to_le_bytes());
+    }
+
+    /// The key.
+    pub fn finish(self) -> Key {
+        Key(*self.0.finalize().as_bytes())
+    }
+}
+
+/// What the system says of a file that changes with its contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// What no other file has at the same time: device and inode, or its path.
+    identity: String,
+    len: u64,
+    /// Since 1970.
+    modified: Duration,
+}
+
+/// How old a file must be: a later change within this time might not show in its time of modification.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// The same on file systems that count seconds, or two.
+const SETTLED_COARSE: Duration = Duration::from_secs(3);
+
+impl Stamp {
+    /// The stamp of an open file. `path` is its path without links.
+    pub fn new(metadata: &Metadata, path: &std::path::Path) -> Stamp {
+        #[cfg(unix)]
+        let identity = {
+            use std::os::unix::fs::MetadataExt;
+            let _ = path;
+            format!("{}:{}", metadata.dev(), metadata.ino())
+        };
+        #[cfg(not(unix))]
+        let identity = path.display().to_string();
+        let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        Stamp { identity, len: metadata.len(), modified: modified.unwrap_or_default() }
+    }
+
+    /// Number of bytes of the file.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether every later change of the file gives another stamp.
+    pub fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let least = if self.modified.subsec_nanos() == 0 { SETTLED_COARSE } else { SETTLED };
+        !self.modified.is_zero() && self.modified + least <= now
+    }
+
+    /// The digest of the stamp.
+    pub fn key(&self) -> Key {
+        let mut writer = KeyWriter::new("stamp");
+        writer.text(&self.identity);
+        writer.number(self.len);
+        writer.number(self.modified.as_secs());
+        writer.number(self.modified.subsec_nanos().into());
+        writer.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_kept_apart() {
+        let key = |parts: &[&str]| {
+            let mut writer = KeyWriter::new("test");
+            parts.iter().for_each(|part| writer.text(part));
+            writer.finish()
+        };
+        assert_eq!(key(&["ab", "c"]), key(&["ab", "c"]));
+        assert!(key(&["ab", "c"]) != key(&["a", "bc"]) && key(&["ab"]) != key(&["ab", ""]));
+        assert_ne!(Key::of_contents(b"a"), Key::of_contents(b"b"));
+        let long = vec![7; PIECE + 1];
+        assert_ne!(Key::of_contents(&long), Key::of_contents(&long[1..]));
+        assert_eq!(Key([0xab; 32]).to_string(), "ab".repeat(32));
+    }
+
+    #[test]
+    fn a_change_gives_another_stamp() {
+        let stamp = Stamp { identity: "1:2".into(), len: 3, modified: Duration::new(4, 5) };
+        let others = [
+            Stamp { identity: "1:3".into(), ..stamp.clone() },
+            Stamp { len: 4, ..stamp.clone() },
+            Stamp { modified: Duration::new(4, 6), ..stamp.clone() },
+            Stamp { modified: Duration::new(5, 5), ..stamp.clone() },
+        ];
+        assert!(stamp.is_settled() && others.iter().all(|other| other.key() != stamp.key()));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        assert!(!Stamp { modified: now, ..stamp.clone() }.is_settled());
+        let whole = Duration::from_secs(now.as_secs() - 1);
+        assert!(!Stamp { modified: whole, ..stamp.clone() }.is_settled(), "a file system may count seconds");
+        assert!(!Stamp { modified: now + Duration::from_secs(9), ..stamp }.is_settled(), "its clock is ahead");
+    }
+}

@@ -1,0 +1,205 @@
+//! Packed weights on disk, which processes share: see docs/architecture.md, "The store".
+//!
+//! A [`Store`] holds what is packed of one model for one instruction set, in one file that processes map. An entry is found
+//! by its [`Key`], a digest of where the weights come from and of the form they are packed in; its length is what the caller
+//! computes, never what the file says. What a file holds can thus change numbers, as a model can, but no sizes, offsets or
+//! control flow.
+//!
+//! Nobody writes into a file that exists: a new one with all old entries and the new ones replaces it, in the background.
+
+mod file;
+mod folder;
+mod key;
+mod map;
+mod saving;
+
+pub use file::Damage;
+pub use folder::{CACHE_VARIABLE, Folder, LIMIT_VARIABLE, Listed, user_folder};
+pub use key::{Key, KeyWriter, Stamp};
+pub use map::Map;
+pub use saving::{finish_saving, is_saving};
+
+use super::{Buffer, WeakMap};
+use file::StoreFile;
+use saving::Saving;
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// Raised by hand with every change of what is packed, or how: entries of other versions are not found. A test compares the
+/// packed bytes of all forms with checksums, and fails if somebody forgets.
+pub const PACKING_VERSION: u32 = 1;
+
+/// What people should know about a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The path of the model, or what else it comes from.
+    pub model: String,
+    /// The instruction set.
+    pub isa: String,
+}
+
+/// How the model of a store is recognized.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// By what the system says of its file.
+    Stamp(Stamp),
+    /// By its contents.
+    Contents(Key),
+}
+
+/// The packed weights of one model for one instruction set.
+pub struct Store {
+    folder: Folder,
+    path: PathBuf,
+    label: Label,
+    /// Whether files next to the model are recognized by their contents, too.
+    by_contents: bool,
+    /// Whether the bytes of each entry are compared with their checksum before they are used.
+    verifies: bool,
+    state: Mutex<State>,
+    /// The keys of the sources of weights, by the numbers of their backings.
+    sources: Mutex<HashMap<u64, Key>>,
+}
+
+#[derive(Default)]
+struct State {
+    file: Option<Arc<StoreFile>>,
+    /// What was packed since the file was written.
+    fresh: Vec<(Key, Arc<Buffer>)>,
+    is_saving: bool,
+    problem: Option<String>,
+}
+
+static OPEN: LazyLock<Mutex<WeakMap<PathBuf, Store>>> = LazyLock::new(Mutex::default);
+
+impl Store {
+    /// Opens the store of `source` in `folder`, for the instruction set of `label`. It is empty if there is no valid file.
+    pub fn open(folder: Folder, source: &Source, label: Label, verifies: bool) -> Arc<Store> {
+        let path = folder.path_of(source, &label.isa);
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = open.get(&path).into_iter().find(|store| store.verifies == verifies) {
+            return store;
+        }
+        let by_contents = matches!(source, Source::Contents(_));
+        let store = Store {
+            folder,
+            path: path.clone(),
+            label,
+            by_contents,
+            verifies,
+            state: Mutex::default(),
+            sources: Mutex::default(),
+        };
+        let file = store.folder.open_file(&path);
+        store.lock().file = file.map(Arc::new);
+        let store = Arc::new(store);
+        open.insert(path, &store);
+        store
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The path of its file, which may not exist yet.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Why something could not be saved, if it could not.
+    pub fn problem(&self) -> Option<String> {
+        self.lock().problem.clone()
+    }
+
+    /// The key of a source of weights, the one with number `id` in this process: that of its `stamp` if it is a file, or of
+    /// its contents.
+    pub fn source_key(&self, id: u64, stamp: Option<&Stamp>, bytes: &[u8]) -> Key {
+        let known = || self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(key) = known().get(&id) {
+            return *key;
+        }
+        let key = match stamp.filter(|_| !self.by_contents) {
+            Some(stamp) => stamp.key(),
+            None => Key::of_contents(bytes),
+        };
+        known().insert(id, key);
+        key
+    }
+
+    /// The `len` bytes under `key`.
+    pub fn find(&self, key: &Key, len: usize) -> Option<Arc<Buffer>> {
+        let file = self.lock().file.clone()?;
+        file.find(key, len, self.verifies)
+    }
+
+    /// Keeps `buffer` under `key`, to be [saved](Self::save).
+    pub fn keep(&self, key: Key, buffer: &Arc<Buffer>) {
+        let mut state = self.lock();
+        if !state.fresh.iter().any(|(known, _)| *known == key) {
+            state.fresh.push((key, buffer.clone()));
+        }
+    }
+
+    /// Writes what was kept to disk, in the background. [`problem`](Self::problem) says why that failed, if it did.
+    pub fn save(self: &Arc<Self>) {
+        let mut state = self.lock();
+        if state.fresh.is_empty() || state.is_saving {
+            return;
+        }
+        let Some(saving) = Saving::begin() else { return };
+        state.is_saving = true;
+        let store = self.clone();
+        let run = move || {
+            let _saving = saving;
+            store.save_all();
+        };
+        if let Err(error) = std::thread::Builder::new().name("webnn-store".into()).spawn(run) {
+            state.is_saving = false;
+            state.problem = Some(format!("no thread could be started: {error}"));
+        }
+    }
+
+    /// Writes until nothing new is left.
+    fn save_all(&self) {
+        loop {
+            let (fresh, old) = {
+                let mut state = self.lock();
+                if state.fresh.is_empty() {
+                    state.is_saving = false;
+                    return;
+                }
+                (std::mem::take(&mut state.fresh), state.file.clone())
+            };
+            // Another process may have written more meanwhile.
+            let old = self.folder.open_file(&self.path).map(Arc::new).or(old);
+            let entries: Vec<(Key, &[u8])> = fresh.iter().map(|(key, buffer)| (*key, buffer.bytes())).collect();
+            let written = self.folder.replace(&self.path, &self.label, old.as_deref(), &entries);
+            let mut state = self.lock();
+            match written {
+                Ok(()) => {
+                    state.file = self.folder.open_file(&self.path).map(Arc::new);
+                    state.problem = None;
+                }
+                Err(error) => {
+                    state.problem = Some(format!("{} was not written: {error}", self.path.display()));
+                    state.fresh.clear();
+                }
+            }
+        }
+    }
+
+    /// Tells the system that the mapped bytes are not needed now: they no longer count as memory of this process.
+    pub fn rest(&self) {
+        if let Some(file) = &self.lock().file {
+            file.rest();
+        }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Store({})", self.path.display())
+    }
+}

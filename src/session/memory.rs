@@ -1,0 +1,81 @@
+//! The memory of a session: what belongs to it alone, what it shares in the process, and what is mapped from a store.
+
+use super::Session;
+use super::specialization::Specializations;
+use super::template::Bindings;
+use crate::memory::Buffer;
+use crate::memory::store::Store;
+use crate::runtime::{Templates, Weight};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+
+/// Bytes of the weights of a session, and where they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MemoryUse {
+    /// In memory that only this session uses, on the CPU or a device.
+    pub private: usize,
+    /// In memory that other sessions or graphs of the process use as well.
+    pub shared: usize,
+    /// In a file that is mapped, whose memory all processes share.
+    pub mapped: usize,
+    /// The file that packed weights are kept in, if they are.
+    pub store: Option<String>,
+    /// Why they could not be written there, if they could not.
+    pub problem: Option<String>,
+}
+
+/// Calls `visit` with the weights of compiled graphs and templates, and their sizes in bytes; once for each owner.
+pub(super) fn each_weight(
+    kept: &Specializations,
+    templates: &Templates<Bindings>,
+    visit: &mut dyn FnMut(Weight, usize),
+) {
+    for graph in kept.lock().iter().filter_map(|one| one.graph()) {
+        graph.each_weight(&mut *visit);
+    }
+    templates.each_weight(visit);
+}
+
+impl Session {
+    /// Where what is packed of the model is kept on disk, if it is.
+    fn store(&self) -> Option<Arc<Store>> {
+        let model = self.model.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        model.files.store().cloned()
+    }
+
+    /// Writes what was packed to disk, in the background.
+    pub(super) fn save(&self) {
+        self.store().iter().for_each(|store| store.save());
+    }
+
+    /// Where its weights are.
+    pub fn memory(&self) -> MemoryUse {
+        let store = self.store();
+        let mut found = MemoryUse {
+            store: store.as_ref().map(|store| store.path().display().to_string()),
+            problem: store.and_then(|store| store.problem()),
+            ..MemoryUse::default()
+        };
+        // Each weight with its size, its owners in this session, and all of its owners.
+        let mut weights: HashMap<usize, (usize, usize, usize, bool)> = HashMap::new();
+        let mut visit = |weight: Weight, bytes| {
+            let is_mapped = weight.downcast_ref::<Buffer>().is_some_and(Buffer::is_mapped);
+            // One of the owners is the argument.
+            let all = Arc::strong_count(&weight) - 1;
+            let known = weights.entry(Arc::as_ptr(&weight).addr()).or_insert((bytes, 0, all, is_mapped));
+            known.1 += 1;
+        };
+        each_weight(&self.kept, &self.templates, &mut visit);
+        let program = self.program.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        program.iter().for_each(|program| program.each_weight(&mut visit));
+        for (bytes, own, all, is_mapped) in weights.into_values() {
+            match is_mapped {
+                true => found.mapped += bytes,
+                false if all > own => found.shared += bytes,
+                false => found.private += bytes,
+            }
+        }
+        found
+    }
+}
