@@ -259,3 +259,47 @@ export function profileGraph(
  * `problem` in the result.
  */
 export function systemInfo(): SystemInfo;
+
+/** A file with packed weights of one model, see the option `cache` of `loadModel()`. */
+export interface CacheFile {
+  path: string;
+  /** The path of the model, or `bytes`; null if the file is damaged, or of another version of its format. */
+  model: string | null;
+  /** The instruction set that the weights are packed for; null likewise. */
+  isa: string | null;
+  /** How many packed operands it has. */
+  entries: number;
+  bytes: number;
+  /** When it was last opened, within an hour, in milliseconds since 1970. */
+  used: number;
+}
+
+/** Files of a folder. */
+export interface CacheListing<File extends CacheFile = CacheFile> {
+  folder: string;
+  /** Those used longest ago first. */
+  files: File[];
+}
+
+/**
+ * Lists the files with packed weights in a folder, by default the user's.
+ *
+ * Rejects with a NotSupportedError if the folder cannot be used, for example because others can write it.
+ */
+export function listCache(folder?: string): Promise<CacheListing>;
+
+/**
+ * Removes files with packed weights, those used longest ago first, until all have at most `bytes`, or what
+ * `WEBNN_CACHE_BYTES` says; and those that are damaged. Resolves with what was removed. Models that are loaded keep what they
+ * have mapped.
+ *
+ * Rejects like `listCache()`, and with a TypeError for a negative number.
+ */
+export function pruneCache(folder?: string, bytes?: number): Promise<CacheListing>;
+
+/**
+ * Compares all packed weights in a folder with their checksums. Resolves with the damaged files.
+ *
+ * Rejects like `listCache()`.
+ */
+export function verifyCache(folder?: string): Promise<CacheListing<CacheFile & { damaged: number }>>;

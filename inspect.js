@@ -1,5 +1,5 @@
 'use strict';
 
-const { describeContext, describeGraph, profileGraph, systemInfo } = require('./lib/inspect.js');
+const { describeContext, describeGraph, listCache, profileGraph, pruneCache, systemInfo, verifyCache } = require('./lib/inspect.js');
 
-module.exports = { describeContext, describeGraph, profileGraph, systemInfo };
+module.exports = { describeContext, describeGraph, listCache, profileGraph, pruneCache, systemInfo, verifyCache };

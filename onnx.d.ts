@@ -395,6 +395,14 @@ export class OnnxModel {
   readonly memory: OnnxMemory;
 
   /**
+   * Settles when what was packed so far is on disk, at once without the option `cache`. Nothing needs to wait for it: runs go
+   * on meanwhile, and a process that ends waits some seconds.
+   *
+   * Rejects with `ERR_WEBNN_OPERATION` if it could not be written, for example because the disk is full.
+   */
+  saved(): Promise<void>;
+
+  /**
    * Frees everything. Runs that have begun finish normally, except those that need more than another 50 ms to import
    * the model, to compute an operator on the host, or to reach the next graph of a model that is cut: they end with
    * `ERR_WEBNN_DESTROYED`. If the runtime has `Symbol.dispose` and `Symbol.asyncDispose`, `using` and `await using`

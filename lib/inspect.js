@@ -6,7 +6,7 @@ const { slots: contextSlots } = require('./context.js');
 const { slots: graphSlots } = require('./graph.js');
 const native = require('./native.js');
 const { slots: tensorSlots } = require('./tensor.js');
-const { dictionary, enforcedUnsignedLong, interfaceType, record, requireArguments } = require('./webidl.js');
+const { conversionError, dictionary, enforcedUnsignedLong, interfaceType, record, requireArguments } = require('./webidl.js');
 
 const { Promise } = globalThis;
 const reject = Promise.reject.bind(Promise);
@@ -77,4 +77,41 @@ function systemInfo() {
   return JSON.parse(native.systemInfo());
 }
 
-module.exports = { describeContext, describeGraph, profileGraph, systemInfo };
+/**
+ * @param {string} operation
+ * @param {unknown} folder
+ * @param {(id: number, folder: string | undefined) => void} begin
+ * @returns {Promise<any>}
+ */
+async function onFolder(operation, folder, begin) {
+  if (folder !== undefined && (typeof folder !== 'string' || folder === '')) {
+    throw conversionError(`${operation}: folder`, undefined, 'the path of a folder', folder);
+  }
+  const id = native.completions.nextId();
+  begin(id, folder);
+  return native.completions.outcome(id, (error, /** @type {[string]} */ made) => {
+    if (error !== undefined) {
+      throw error;
+    }
+    return JSON.parse(made[0]);
+  });
+}
+
+/** @param {string} [folder] */
+const listCache = (folder = undefined) => onFolder('listCache', folder, native.listCache);
+
+/**
+ * @param {string} [folder]
+ * @param {number} [bytes]
+ */
+async function pruneCache(folder = undefined, bytes = undefined) {
+  if (bytes !== undefined && !(typeof bytes === 'number' && bytes >= 0)) {
+    throw conversionError('pruneCache: bytes', undefined, 'a number of bytes', bytes);
+  }
+  return onFolder('pruneCache', folder, (id, path) => native.pruneCache(id, path, bytes));
+}
+
+/** @param {string} [folder] */
+const verifyCache = (folder = undefined) => onFolder('verifyCache', folder, native.verifyCache);
+
+module.exports = { describeContext, describeGraph, listCache, profileGraph, pruneCache, systemInfo, verifyCache };

@@ -257,6 +257,14 @@ export interface Binding {
   sessionWithInputs(session: Session, names: string[]): { handle: Session; signature: string };
   /** JSON of an OnnxMemory. */
   sessionMemory(session: Session): string;
+  /** Completes when what was packed is on disk. */
+  whenSaved(id: number, session: Session): void;
+  /** Completes with JSON of a CacheListing. */
+  listCache(id: number, folder: string | undefined): void;
+  /** The same, with what was removed. */
+  pruneCache(id: number, folder: string | undefined, bytes: number | undefined): void;
+  /** The same, with what is damaged. */
+  verifyCache(id: number, folder: string | undefined): void;
   /** Throws for names that the session does not have. */
   checkNames(session: Session, feeds: string[], fetches: string[]): void;
   /**

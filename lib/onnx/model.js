@@ -234,6 +234,12 @@ class OnnxModel {
     return this.#session.memory;
   }
 
+  /** Waits until what was packed is on disk, if it should be. */
+  async saved() {
+    this.#requireAlive('saved');
+    return this.#session.saved();
+  }
+
   /** Frees everything, and the context if the model made it. Runs that have begun finish normally. */
   destroy() {
     this.#isDestroyed = true;

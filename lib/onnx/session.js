@@ -562,6 +562,21 @@ class Session {
     return graph;
   }
 
+  /**
+   * Waits until what was packed is on disk, if it should be.
+   *
+   * @returns {Promise<void>}
+   */
+  saved() {
+    const id = native.completions.nextId();
+    native.whenSaved(id, this.#handle);
+    return native.completions.outcome(id, (error) => {
+      if (error !== undefined) {
+        throw error;
+      }
+    });
+  }
+
   /** Where its weights are. */
   get memory() {
     return JSON.parse(native.sessionMemory(this.#handle));

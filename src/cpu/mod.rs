@@ -4,6 +4,8 @@ pub mod arena;
 pub mod costs;
 pub mod evaluate;
 mod keeping;
+#[cfg(test)]
+mod keeping_tests;
 pub mod kernels;
 #[cfg(test)]
 mod large_tests;

@@ -7,6 +7,7 @@ use super::handle::Owner;
 use super::sources::Copies;
 use crate::description::text;
 use crate::error::{Code, Error, Result};
+use crate::memory::store::finish_saving;
 use crate::runtime::{Context, Done, Wake, WeakList, panicked};
 use napi::bindgen_prelude::{FnArgs, Function, ToNapiValue, Unknown, check_status};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
@@ -20,6 +21,10 @@ use std::time::Duration;
 
 /// Number of environments that have not ended. The process ends with the last one.
 static ENVIRONMENTS: AtomicUsize = AtomicUsize::new(0);
+
+/// How long the end of the process waits until packed weights are on disk: the first of many short processes would never
+/// write them otherwise.
+const SAVING: Duration = Duration::from_secs(5);
 
 /// How long the end of the process waits for a GPU that must not be interrupted.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -229,6 +234,9 @@ impl Environment {
             let is_last = ENVIRONMENTS.fetch_sub(1, Ordering::Relaxed) == 1;
             for Owner { context, .. } in contexts.drain().iter().map(|owner| &**owner) {
                 if is_last { context.end_with_process(PATIENCE) } else { context.end() }
+            }
+            if is_last {
+                finish_saving(SAVING);
             }
             completed.close();
             // Deno 2.9 keeps the event loop of a terminated worker, and with it two file descriptors, until an addon

@@ -2,6 +2,7 @@
 //! with converted arguments; they are not a public interface.
 
 mod account;
+mod cache;
 mod completion;
 mod convert;
 mod dynamic;

@@ -58,6 +58,13 @@ impl SessionHandle {
     }
 }
 
+impl SessionHandle {
+    /// Calls `then` when what was packed is on disk, or why it is not.
+    pub fn when_saved(&self, then: impl FnOnce(Option<String>) + Send + 'static) {
+        self.session.when_saved(then);
+    }
+}
+
 impl Drop for SessionHandle {
     fn drop(&mut self) {
         // In the background: freeing a large model takes long.
@@ -73,7 +80,7 @@ pub fn error_codes() -> Result<String> {
 }
 
 /// Runs `work` on a background thread, and passes its result and the waiting request to `then`.
-fn in_background<T: 'static>(
+pub fn in_background<T: 'static>(
     done: Done,
     work: impl FnOnce() -> crate::error::Result<T> + Send + 'static,
     then: impl FnOnce(T, Done) + Send + 'static,

@@ -49,6 +49,13 @@ impl Session {
         self.store().iter().for_each(|store| store.save());
     }
 
+    /// Calls `then` when what was packed is on disk, or with why it is not.
+    pub fn when_saved(&self, then: impl FnOnce(Option<String>) + Send + 'static) {
+        let Some(store) = self.store() else { return then(None) };
+        let told = store.clone();
+        store.when_saved(move || then(told.problem()));
+    }
+
     /// Where its weights are.
     pub fn memory(&self) -> MemoryUse {
         let store = self.store();

@@ -2,7 +2,7 @@
 
 use super::file::{self, StoreFile};
 use super::{Damage, Key, Label, PACKING_VERSION, Source};
-use crate::error::{Code, Error, Result, amount};
+use crate::error::{Code, Error, Result};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -237,9 +237,9 @@ impl Folder {
         Ok(())
     }
 
-    /// What people are told about its limit.
-    pub fn limit(&self) -> String {
-        amount(usize::try_from(self.limit).unwrap_or(usize::MAX), "byte")
+    /// The most bytes that all stores together may have.
+    pub fn limit(&self) -> u64 {
+        self.limit
     }
 }
 

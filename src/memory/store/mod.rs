@@ -17,7 +17,7 @@ pub use file::Damage;
 pub use folder::{CACHE_VARIABLE, Folder, LIMIT_VARIABLE, Listed, user_folder};
 pub use key::{Key, KeyWriter, Stamp};
 pub use map::Map;
-pub use saving::{finish_saving, is_saving};
+pub use saving::finish_saving;
 
 use super::{Buffer, WeakMap};
 use file::StoreFile;
@@ -70,6 +70,8 @@ struct State {
     fresh: Vec<(Key, Arc<Buffer>)>,
     is_saving: bool,
     problem: Option<String>,
+    /// Called when everything is written.
+    waiting: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 static OPEN: LazyLock<Mutex<WeakMap<PathBuf, Store>>> = LazyLock::new(Mutex::default);
@@ -148,8 +150,8 @@ impl Store {
         if state.fresh.is_empty() || state.is_saving {
             return;
         }
-        let Some(saving) = Saving::begin() else { return };
         state.is_saving = true;
+        let saving = Saving::begin();
         let store = self.clone();
         let run = move || {
             let _saving = saving;
@@ -158,7 +160,20 @@ impl Store {
         if let Err(error) = std::thread::Builder::new().name("webnn-store".into()).spawn(run) {
             state.is_saving = false;
             state.problem = Some(format!("no thread could be started: {error}"));
+            let waiting = std::mem::take(&mut state.waiting);
+            drop(state);
+            waiting.into_iter().for_each(|tell| tell());
         }
+    }
+
+    /// Calls `then` when nothing is being written any more: now, or on another thread.
+    pub fn when_saved(&self, then: impl FnOnce() + Send + 'static) {
+        let mut state = self.lock();
+        if state.is_saving {
+            return state.waiting.push(Box::new(then));
+        }
+        drop(state);
+        then();
     }
 
     /// Writes until nothing new is left.
@@ -168,7 +183,9 @@ impl Store {
                 let mut state = self.lock();
                 if state.fresh.is_empty() {
                     state.is_saving = false;
-                    return;
+                    let waiting = std::mem::take(&mut state.waiting);
+                    drop(state);
+                    return waiting.into_iter().for_each(|tell| tell());
                 }
                 (std::mem::take(&mut state.fresh), state.file.clone())
             };

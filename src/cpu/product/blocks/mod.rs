@@ -379,36 +379,30 @@ mod tests {
     #[test]
     fn panels_with_other_scales_or_zero_points_are_not_shared() {
         let constant = |bytes: &[u8]| Constant::Owned(Arc::new(Buffer::copy_of(bytes).unwrap()));
-        let numbers = constant(&[7; 48]);
         let blocks = Blocks { columns: 3, depth: 16, count: 2 };
-        let (scales, zeros): (Vec<f16>, _) =
-            ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(f16::from_f32).into(), [1, 2, 3, 4, 5, 6]);
-        let places = BlockParts::new(4, 8, blocks, 2, true);
-        let panels = |scales: &[f16], zeros: &[u8], other: Option<&[u8]>| {
-            let (scale, zero) = (constant(crate::memory::bytes_of(scales)), constant(zeros));
+        let numbers = constant(&[7; 48]);
+        let scales =
+            |first: f32| constant(crate::memory::bytes_of(&[first, 2.0, 3.0, 4.0, 5.0, 6.0].map(f16::from_f32)));
+        let (scale, other_scale) = (scales(1.0), scales(0.5));
+        let (zero, other_zero) = (constant(&[1, 2, 3, 4, 5, 6]), constant(&[1, 2, 3, 4, 5, 9]));
+        let packed = |scales: &Constant, zeros: &Constant| {
             let operands = Operands {
                 numbers: (&numbers, DataType::Uint8),
-                scales: (&scale, DataType::Float16),
-                zeros: Some(&zero),
+                scales: (scales, DataType::Float16),
+                zeros: Some(zeros),
                 blocks,
                 by_column: true,
                 one_column: false,
                 table: None,
             };
-            let scales = crate::memory::bytes_of(scales);
-            let packing = Packing { operands: &operands, scales, zeros, each_zero: true, places, width: 4 };
-            let mut panel = vec![0; places.panel];
-            packing.pack(&[7; 48], 0, &mut panel);
-            (packing.is_in(other.unwrap_or(&panel)), panel)
+            let weights = Weights::of(&numbers, DataType::Uint8, None);
+            BlockPanels::new(Isa::best(), weights, &operands).unwrap().data
         };
-        let (is_in, first) = panels(&scales, &zeros, None);
-        assert!(is_in);
-        for at in 0..6 {
-            let (mut other_scales, mut other_zeros) = (scales.clone(), zeros);
-            other_scales[at] = f16::from_f32(0.5);
-            other_zeros[at] = 9;
-            assert!(!panels(&other_scales, &zeros, Some(&first)).0, "scale {at}");
-            assert!(!panels(&scales, &other_zeros, Some(&first)).0, "zero point {at}");
+        let first = packed(&scale, &zero);
+        assert!(Arc::ptr_eq(&first, &packed(&scale, &zero)));
+        for (scales, zeros) in [(&other_scale, &zero), (&scale, &other_zero)] {
+            let other = packed(scales, zeros);
+            assert!(other.len() == first.len() && other.bytes() != first.bytes());
         }
     }
 }

@@ -432,6 +432,7 @@ mod tests {
     use crate::cpu::schedule::tiles::{Matrices, Tiles};
     use crate::cpu::simd::Isa;
     use crate::cpu::weights::Weights;
+    use crate::memory::Buffer;
     use crate::testing::Random;
 
     /// Sizes of a product, whether its bytes are signed, and the zero points of its columns.
