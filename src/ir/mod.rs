@@ -2,6 +2,7 @@
 
 mod builder;
 mod constant;
+mod derived;
 mod graph;
 mod identity;
 mod listing;
@@ -16,6 +17,7 @@ mod widened;
 
 pub use builder::{Builder, Checkpoint, OperandId};
 pub use constant::Constant;
+pub use derived::{Derived, Evaluator, Hold, Sharing};
 pub use graph::{Epilogue, Evaluate, Graph, Growing, Node, Source, Value, bytes_of_sizes};
 pub use identity::Identity;
 pub use listing::Listing;
