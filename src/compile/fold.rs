@@ -1,5 +1,5 @@
-//! Constant folding: nodes with constant operands become constants. Small ones are computed when the graph is built, large
-//! ones when somebody reads them.
+//! Constant folding: nodes with constant operands become constants. Small ones are computed when the graph is built,
+//! large ones when somebody reads them.
 
 use super::simplify::does_nothing;
 use super::views::{View, view};

@@ -1,7 +1,7 @@
 //! Where what is packed of constants is kept on disk: in the store of the model that they come from, under keys that say
 //! which bytes they are.
 
-use crate::ir::{Constant, Derived, Widened};
+use crate::ir::{Constant, Derived, Filled, Widened};
 use crate::memory::store::{Key, KeyWriter, Store};
 use crate::memory::{Backing, Mapped};
 use std::fmt::Debug;
@@ -63,11 +63,18 @@ impl<'a> Keeping<'a> {
             Constant::Mapped(window) => self.add_window(window, 0),
             Constant::Widened(widened) => self.add_widened(widened, 0),
             Constant::Derived(derived) => self.add_derived(derived, 0),
+            Constant::Filled(Filled { byte, len }) => {
+                self.key.text("filled");
+                self.key.bytes(&[*byte]);
+                self.key.number(*len as u64);
+                Some(())
+            }
         }
     }
 
     fn add_derived(&mut self, derived: &'a Derived, first: usize) -> Option<()> {
-        self.key.text("derived");
+        // Another version may compute other numbers.
+        self.key.text(concat!("derived ", env!("CARGO_PKG_VERSION")));
         self.key.text(&derived.description());
         self.key.number(first as u64);
         derived.sources().try_for_each(|source| self.add(source))

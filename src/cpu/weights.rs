@@ -6,7 +6,7 @@ use super::schedule::pool::Threads;
 use super::schedule::shared::for_each_chunk;
 use crate::dtype::{DataType, Element};
 use crate::error::Result;
-use crate::ir::{Constant, Derived, FileType, Identity, Widened};
+use crate::ir::{Constant, Derived, FileType, Filled, Identity, Widened};
 use crate::memory::{Buffer, MIN_SHARED_BYTES, Mapped, WeakMap, bytes_of, elements, elements_mut, share};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -39,6 +39,7 @@ enum Source<'a> {
     Mapped(&'a Mapped),
     Widened(&'a Widened),
     Derived(&'a Derived),
+    Filled(Filled),
 }
 
 /// Buffers for a piece as it is stored, if it is not in memory, and widened. They grow as needed.
@@ -61,6 +62,7 @@ impl<'a> Weights<'a> {
                 (Source::Mapped(widened.stored()), DataType::Float16, widened.range().start)
             }
             Constant::Widened(widened) => (Source::Widened(widened), dtype, 0),
+            Constant::Filled(filled) => (Source::Filled(*filled), dtype, 0),
             Constant::Derived(derived) => {
                 let dtype = if derived.is_wide() { DataType::Float16 } else { dtype };
                 (Source::Derived(derived), dtype, 0)
@@ -152,6 +154,11 @@ impl<'a> Weights<'a> {
                 widened.read(at, copy)?;
                 Ok(copy)
             }
+            Source::Filled(Filled { byte, .. }) => {
+                let copy = room(copy, len)?;
+                copy.fill(byte);
+                Ok(copy)
+            }
             Source::Derived(derived) => {
                 // The old one is dropped afterwards: the same output is not computed again.
                 let output = output.insert(derived.output()?);
@@ -187,6 +194,7 @@ impl<'a> Weights<'a> {
                 (Identity::of_widened(widened, self.first), Keeping::of_widened(widened, self.first))
             }
             Source::Derived(derived) => (Identity::of_output(derived, first), Keeping::of_derived(derived, first)),
+            Source::Filled(filled) => (Identity::of_filled(filled), None),
         };
         let identities = iter::once(identity).chain(others.iter().map(|other| Identity::of(other))).collect();
         let keeping = keeping.and_then(|keeping| keeping.with(others));

@@ -17,6 +17,17 @@ pub enum Constant {
     Widened(Widened),
     /// Computed from other constants when it is read.
     Derived(Derived),
+    /// The same byte everywhere.
+    Filled(Filled),
+}
+
+/// Bytes that are all the same: they take no memory until they are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Filled {
+    /// Each byte.
+    pub byte: u8,
+    /// Number of bytes.
+    pub len: usize,
 }
 
 impl Constant {
@@ -27,6 +38,7 @@ impl Constant {
             Constant::Mapped(window) => window.len(),
             Constant::Widened(widened) => widened.len(),
             Constant::Derived(derived) => derived.len(),
+            Constant::Filled(filled) => filled.len,
         }
     }
 
@@ -61,6 +73,10 @@ impl Constant {
             Constant::Mapped(window) => Constant::Mapped(window.window(range)),
             Constant::Widened(widened) => Constant::Widened(widened.window(range)),
             Constant::Derived(derived) => Constant::Derived(derived.window(range)),
+            Constant::Filled(filled) => {
+                assert!(range.start <= range.end && range.end <= filled.len);
+                Constant::Filled(Filled { len: range.len(), ..*filled })
+            }
         })
     }
 
@@ -72,6 +88,7 @@ impl Constant {
             Constant::Mapped(window) => of_window(window),
             Constant::Widened(widened) => of_window(widened.stored()),
             Constant::Derived(derived) => derived.retained_bytes(),
+            Constant::Filled(_) => 0,
         }
     }
 
@@ -117,6 +134,13 @@ impl Constant {
                 Arc::new(copy)
             }
             Constant::Derived(derived) => derived.window(range).buffer()?,
+            Constant::Filled(filled) => {
+                let mut bytes = Buffer::zeroed(range.len())?;
+                if filled.byte != 0 {
+                    bytes.bytes_mut().fill(filled.byte);
+                }
+                Arc::new(bytes)
+            }
         })
     }
 }

@@ -79,8 +79,8 @@ impl Derivation {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All outputs in memory. Operands are computed first, in a loop: the stack of a thread is too small for long chains.
-    /// Each is dropped after its last use, because all of a chain may not fit into memory together.
+    /// All outputs in memory. Operands are computed first, in a loop: the stack of a thread is too small for long
+    /// chains. Each is dropped after its last use, because all of a chain may not fit into memory together.
     fn outputs(&self) -> Result<Vec<Arc<Buffer>>> {
         let mut operands: HashMap<u64, Vec<Arc<Buffer>>> = HashMap::new();
         let (mut order, mut seen, mut stack) = (Vec::new(), HashSet::new(), vec![(self, false)]);
@@ -245,8 +245,8 @@ impl Derived {
         Hold::new(&self.from)
     }
 
-    /// Describes how the bytes are computed from those of the [`sources`](Self::sources): outputs with equal descriptions
-    /// and sources have equal bytes, on CPUs with the same instructions.
+    /// Describes how the bytes are computed from those of the [`sources`](Self::sources): outputs with equal
+    /// descriptions and sources have equal bytes if the evaluator uses the same instructions. All NaNs look the same.
     pub fn description(&self) -> String {
         let graph = &self.from.graph;
         // The numbers of the values tell which operands are given: in a graph of one node they follow its reads.

@@ -1,6 +1,6 @@
 //! Recognizes bytes of constants without reading them.
 
-use super::{Constant, Derived, FileType, Widened};
+use super::{Constant, Derived, FileType, Filled, Widened};
 use crate::memory::{Buffer, Mapped};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
@@ -27,6 +27,7 @@ impl Identity {
                 let widened = derived.is_wide().then_some((FileType::Float16, 0));
                 Identity { widened, ..Identity::of_output(derived, 0) }
             }
+            Constant::Filled(filled) => Identity::of_filled(*filled),
         }
     }
 
@@ -45,6 +46,11 @@ impl Identity {
         Identity { holder: Holder::Output(derived.id()), start: derived.range().start + start, widened: None }
     }
 
+    /// Bytes that are all the same.
+    pub fn of_filled(filled: Filled) -> Identity {
+        Identity { holder: Holder::Filled(filled.byte), start: 0, widened: None }
+    }
+
     /// The elements of `widened` from element `first` on.
     pub fn of_widened(widened: &Widened, first: usize) -> Identity {
         let stored = widened.stored();
@@ -61,6 +67,8 @@ enum Holder {
     Memory(Weak<Buffer>),
     /// An output of a node, by its number: it is computed when it is read.
     Output((u64, usize)),
+    /// Nothing: all bytes are this one.
+    Filled(u8),
 }
 
 impl Holder {
@@ -76,6 +84,7 @@ impl Holder {
             Holder::File(id) => (0, *id, 0),
             Holder::Memory(buffer) => (1, buffer.as_ptr() as u64, 0),
             Holder::Output((id, output)) => (2, *id, *output),
+            Holder::Filled(byte) => (3, u64::from(*byte), 0),
         }
     }
 }
