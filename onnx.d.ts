@@ -151,6 +151,12 @@ export interface OnnxLoadOptions {
    * decides shapes or branches is then known when the model is compiled.
    */
   constants?: Record<string, Exclude<OnnxFeed, MLTensor>>;
+  /**
+   * After how many milliseconds without a run the model frees what `release()` frees, 1 to 4294967295; by default never.
+   * The next run makes it again, which takes as long as compiling. No timer runs while the model is used: a single thread
+   * of the process sleeps until the time may be over.
+   */
+  idle?: number | undefined;
   /** Cancels the load, which rejects with the signal's reason. */
   signal?: OnnxAbortSignal | undefined;
 }
@@ -353,6 +359,13 @@ export class OnnxModel {
    * @param shapes as for `compile()`
    */
   describe(shapes?: Record<string, readonly number[]>): Promise<OnnxDescription>;
+
+  /**
+   * Frees what the next run makes again, after all runs that have begun: plans, memory for intermediate results, and
+   * memory of results that were given back. Packed weights stay, and so do graphs from `compile()` that you hold. The
+   * next run compiles, and returns the same numbers.
+   */
+  release(): Promise<void>;
 
   /**
    * Frees everything. Runs that have begun finish normally, except those that need more than another 50 ms to import

@@ -281,6 +281,8 @@ export interface Binding {
   compileSession(session: Session, id: number, names: string[], shapes: number[][], warn?: Warn): void;
   /** Completes with the JSON of an OnnxDescription. */
   describeSession(session: Session, id: number, names: string[], shapes: number[][], warn?: Warn): void;
+  /** Completes with nothing when the session and its forms have freed what they can make again. */
+  releaseSession(session: Session, id: number): void;
   destroySession(session: Session): void;
   /** JSON of a SystemInfo. */
   systemInfo(): string;

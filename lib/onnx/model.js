@@ -46,6 +46,7 @@ const LOAD_OPTIONS = [
   'outputs',
   'keepLast',
   'constants',
+  'idle',
   'externalData',
   'transfer',
   'signal',
@@ -94,6 +95,7 @@ function toFetches(fetches, what) {
  * @property {string[] | undefined} outputs
  * @property {import('../internal.js').KeptCounts} keepLast
  * @property {Map<string, Constant>} constants by input name
+ * @property {number | undefined} idle milliseconds
  * @property {import('../internal.js').ExternalFile[]} externalFiles
  * @property {boolean} transfers whether the bytes of model and files are transferred
  */
@@ -225,6 +227,12 @@ class OnnxModel {
     return this.#session.describe(lists);
   }
 
+  /** Frees what the next run makes again, after all runs that have begun. */
+  async release() {
+    this.#requireAlive('release');
+    return this.#session.release();
+  }
+
   /** Frees everything, and the context if the model made it. Runs that have begun finish normally. */
   destroy() {
     this.#isDestroyed = true;
@@ -318,7 +326,7 @@ for (const [symbol, value] of METHODS) {
  * @throws {TypeError}
  */
 function toLoadOptions(options) {
-  const { context, device, numThreads, constants, signal, ...wanted } = toOptions(options, LOAD_OPTIONS, 'loadModel');
+  const { context, device, numThreads, constants, idle, signal, ...wanted } = toOptions(options, LOAD_OPTIONS, 'loadModel');
   if (device !== undefined && !Object.hasOwn(DEVICES, /** @type {PropertyKey} */ (device))) {
     throw conversionError('loadModel: device', undefined, '"auto", "cpu" or "gpu"', device);
   }
@@ -343,9 +351,23 @@ function toLoadOptions(options) {
     outputs: outputNames(wanted.outputs, 'loadModel'),
     keepLast: keptCounts(wanted.keepLast, 'loadModel'),
     constants: constants === undefined ? new Map() : toConstants(constants),
+    idle: idle === undefined ? undefined : toIdle(idle),
     externalFiles: externalFiles(wanted.externalData, 'loadModel'),
     transfers: transfers(wanted.transfer, 'loadModel'),
   };
+}
+
+/**
+ * @param {unknown} idle
+ * @returns {number} milliseconds without a run after which a model frees what it can make again
+ * @throws {TypeError}
+ */
+function toIdle(idle) {
+  const milliseconds = enforcedUnsignedLong(idle, 'loadModel: idle');
+  if (milliseconds < 1) {
+    throw new TypeError('loadModel: idle is 0, expected at least 1 millisecond');
+  }
+  return milliseconds;
 }
 
 /** Returns the name of a constant in messages. */
@@ -448,14 +470,14 @@ async function load(opening, path, options, stop) {
     options.signal?.throwIfAborted();
     const { handle, description } = opened.value;
     const context = created.value;
-    const { dimensions, strictDimensions, outputs, keepLast } = options;
+    const { dimensions, strictDimensions, outputs, keepLast, idle } = options;
     const constants = constantsFor(options.constants, [...description.inputs, ...description.optionalInputs]);
     const warn = strictDimensions === undefined ? warnAboutDimensions : undefined;
     const state = requireContext(context, 'loadModel: context');
     const toSession = (/** @type {import('../internal.js').Handle<'session'>} */ native, /** @type {import('../internal.js').Signature} */ signature) =>
       new Session(state, native, signature, warn);
     state.requireForModel('loadModel');
-    const session = await state.openSession(handle, { dimensions, strictDimensions, outputs, keepLast, constants }, stop, toSession);
+    const session = await state.openSession(handle, { dimensions, strictDimensions, outputs, keepLast, constants, idle }, stop, toSession);
     warnAboutDoubles(description.computedAsFloat32, path);
     return new OnnxModel(CONSTRUCT, { session, context, ownsContext, description });
   } catch (error) {

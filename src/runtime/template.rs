@@ -66,9 +66,9 @@ pub struct Template<T> {
     tape: Tape,
     /// `None` if there is nothing to compute.
     graph: Option<(Mutex<Stencil>, Origin)>,
-    /// Weights that steps read in place, by their addresses. Kept even if no compiled graph uses them at the moment, to
-    /// avoid packing or uploading them again.
-    weights: Mutex<HashMap<usize, Weight>>,
+    /// Weights that steps read in place and their sizes in bytes, by their addresses. Kept even if no compiled graph uses
+    /// them at the moment, to avoid packing or uploading them again.
+    weights: Mutex<HashMap<usize, (Weight, usize)>>,
     recorded: T,
 }
 
@@ -136,7 +136,7 @@ impl<T> Template<T> {
         let mut weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
         graph.each_weight(|weight, bytes| {
             if bytes >= MIN_KEPT {
-                weights.entry(Arc::as_ptr(&weight).addr()).or_insert(weight);
+                weights.entry(Arc::as_ptr(&weight).addr()).or_insert((weight, bytes));
             }
         });
     }
@@ -194,8 +194,16 @@ impl<T> Templates<T> {
         (template, values)
     }
 
+    /// Calls `visit` with the weights that the templates keep, and their sizes in bytes. Several templates may keep the
+    /// same ones.
+    pub fn each_weight(&self, visit: &mut dyn FnMut(&Weight, usize)) {
+        for template in self.0.lock().iter() {
+            let weights = template.weights.lock().unwrap_or_else(PoisonError::into_inner);
+            weights.values().for_each(|(weight, bytes)| visit(weight, *bytes));
+        }
+    }
+
     /// Number of templates.
-    #[cfg(test)]
     pub fn count(&self) -> usize {
         self.0.lock().len()
     }
