@@ -116,6 +116,8 @@ export interface SessionOptions {
   outputs?: string[];
   keepLast: KeptCounts;
   constants: { name: string; shape?: number[]; bytes: Uint8Array }[];
+  /** Milliseconds. */
+  idle?: number;
 }
 
 /**

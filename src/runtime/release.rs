@@ -4,13 +4,15 @@ use super::Context;
 use std::time::Instant;
 
 impl Context {
-    /// Frees the memory for intermediate results after all previous work, unless something was computed after `when`;
-    /// and returns to the system what the allocator keeps of freed memory.
-    pub fn release_scratch(&self, when: impl FnOnce() -> Instant + Send + 'static) {
+    /// Frees the memory for intermediate results after all previous work, unless something was computed after what `when`
+    /// then returns; and returns to the system what the allocator keeps of freed memory. Does nothing for `None`.
+    pub fn release_scratch(&self, when: impl FnOnce() -> Option<Instant> + Send + 'static) {
         let arena = self.timeline.arena();
         self.enqueue_release(move || {
-            arena.arena.release_unless_used_after(when());
-            trim();
+            if let Some(when) = when() {
+                arena.arena.release_unless_used_after(when);
+                trim();
+            }
         });
     }
 }

@@ -522,7 +522,7 @@ impl Session {
     /// Checks, between the stages and rounds of a run, that the run may go on.
     ///
     /// # Errors
-    /// An InvalidStateError if the session is released or its context lost.
+    /// An InvalidStateError if the session is destroyed or its context lost.
     fn check_goes_on(&self) -> Result<()> {
         self.stop.check().map_err(|error| error.into_error())?;
         self.context.check_alive()

@@ -87,15 +87,8 @@ impl Idle for Usage {
         if Instant::now() < due {
             return (!self.is_watched.swap(true, Ordering::SeqCst)).then_some(due);
         }
-        let forms = self.forms();
-        for form in &forms {
-            // What is used until the timeline gets there is not idle.
-            let is_over = |form: &Session| form.usage.is_over();
-            form.rest_if(is_over);
-        }
-        if let Some(form) = forms.first() {
-            form.release_scratch();
-        }
+        // What is used until the timeline gets there is not idle.
+        release_all(&self.forms(), Usage::is_over);
         None
     }
 }
@@ -117,6 +110,22 @@ impl Drop for Use {
     }
 }
 
+/// Has the forms of a session rest after all previous work, if `is_right` then holds. The context's memory for
+/// intermediate results is freed as well, unless something else has used it since they were used.
+fn release_all(forms: &[Arc<Session>], is_right: fn(&Usage) -> bool) {
+    let Some(first) = forms.first().filter(|form| form.context.check_alive().is_ok()) else { return };
+    for form in forms {
+        let form = form.clone();
+        first.context.enqueue_release(move || {
+            if is_right(&form.usage) {
+                form.rest();
+            }
+        });
+    }
+    let usage = first.usage.clone();
+    first.context.release_scratch(move || is_right(&usage).then(|| *lock(&usage.last)));
+}
+
 impl Session {
     /// Marks the session as in use.
     pub(super) fn in_use(self: &Arc<Self>) -> Use {
@@ -135,29 +144,8 @@ impl Session {
     ///
     /// The request fails with an InvalidStateError if the context is lost.
     pub fn release(self: &Arc<Self>, done: Done) {
-        self.usage.forms().iter().for_each(|form| form.rest_if(|_| true));
-        self.release_scratch();
+        release_all(&self.usage.forms(), |_| true);
         self.context.enqueue(|_| Ok(None), done.coded());
-    }
-
-    /// Has the session rest after all previous work, if `is_right` then holds.
-    fn rest_if(self: &Arc<Self>, is_right: impl FnOnce(&Session) -> bool + Send + 'static) {
-        if self.context.check_alive().is_err() {
-            return;
-        }
-        let session = self.clone();
-        self.context.enqueue_release(move || {
-            if is_right(&session) {
-                session.rest();
-            }
-        });
-    }
-
-    /// Frees the context's memory for intermediate results after all previous work, unless something else has used it
-    /// since this session was used.
-    fn release_scratch(&self) {
-        let usage = self.usage.clone();
-        self.context.release_scratch(move || *lock(&usage.last));
     }
 
     /// Frees everything that runs make again, except for packed weights. As work on the timeline.
