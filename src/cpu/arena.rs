@@ -67,7 +67,9 @@ impl Arena {
             // Frees the old memory first, to never hold both.
             held.bytes = Buffer::default();
             // Its end is aligned, too, where tests put it at a page that is unreadable.
-            held.bytes = Buffer::zeroed(len.next_multiple_of(ALIGNMENT))?;
+            let len = len.next_multiple_of(ALIGNMENT);
+            // In pages of its own: an allocator may keep what is freed, and be it tens of megabytes.
+            held.bytes = if len > KEPT { Buffer::streamed(len)? } else { Buffer::zeroed(len)? };
         }
         held.used = Some(Instant::now());
         Ok(held)

@@ -27,8 +27,8 @@ pub(super) struct Stage {
     pub kept: Specializations,
     /// Size of the compiled graphs.
     pub bytes: AtomicUsize,
-    /// The stages that follow, by the nodes that have run until then. The program owns them: a long chain of owners would
-    /// end one within the other.
+    /// The stages that follow, by the nodes that have run until then. The program owns them: a long chain of owners
+    /// would end one within the other.
     next: Mutex<Vec<(Vec<u32>, Weak<Stage>)>>,
 }
 
@@ -64,8 +64,8 @@ impl Stage {
 pub(super) struct Stages(Mutex<Vec<Arc<Stage>>>);
 
 impl Stages {
-    /// The stage that begins at `starts` after `stage`, when the nodes `done` have run as well. There are at most `most`;
-    /// beyond that, all are forgotten: a number of cuts that come and go have any number of combinations.
+    /// The stage that begins at `starts` after `stage`, when the nodes `done` have run as well. There are at most
+    /// `most`; beyond that, all are forgotten: a number of cuts that come and go have any number of combinations.
     pub fn after(
         &self,
         session: &Session,
