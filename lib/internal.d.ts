@@ -116,6 +116,8 @@ export interface SessionOptions {
   outputs?: string[];
   keepLast: KeptCounts;
   constants: { name: string; shape?: number[]; bytes: Uint8Array }[];
+  /** Milliseconds. */
+  idle?: number;
   /** If absent, packed weights stay in memory. */
   cache?: CacheOptions;
 }
@@ -303,6 +305,8 @@ export interface Binding {
   compileSession(session: Session, id: number, names: string[], shapes: number[][], warn?: Warn): void;
   /** Completes with the JSON of an OnnxDescription. */
   describeSession(session: Session, id: number, names: string[], shapes: number[][], warn?: Warn): void;
+  /** Completes with nothing when the session and its forms have freed what they can make again. */
+  releaseSession(session: Session, id: number): void;
   destroySession(session: Session): void;
   /** JSON of a SystemInfo. */
   systemInfo(): string;

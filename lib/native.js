@@ -172,6 +172,7 @@ module.exports = {
   releaseValue: translated(binding.releaseValue),
   compileSession: translated(binding.compileSession),
   describeSession: translated(binding.describeSession),
+  releaseSession: translated(binding.releaseSession),
   destroySession: translated(binding.destroySession),
   contextDevice: translated(binding.contextDevice),
   contextWarning: translated(binding.contextWarning),

@@ -47,6 +47,7 @@ const LOAD_OPTIONS = [
   'outputs',
   'keepLast',
   'constants',
+  'idle',
   'externalData',
   'transfer',
   'cache',
@@ -96,6 +97,7 @@ function toFetches(fetches, what) {
  * @property {string[] | undefined} outputs
  * @property {import('../internal.js').KeptCounts} keepLast
  * @property {Map<string, Constant>} constants by input name
+ * @property {number | undefined} idle milliseconds
  * @property {import('../internal.js').ExternalFile[]} externalFiles
  * @property {import('../internal.js').CacheOptions | undefined} cache
  * @property {boolean} transfers whether the bytes of model and files are transferred
@@ -240,6 +242,12 @@ class OnnxModel {
     return this.#session.saved();
   }
 
+  /** Frees what the next run makes again, after all runs that have begun. */
+  async release() {
+    this.#requireAlive('release');
+    return this.#session.release();
+  }
+
   /** Frees everything, and the context if the model made it. Runs that have begun finish normally. */
   destroy() {
     this.#isDestroyed = true;
@@ -333,7 +341,7 @@ for (const [symbol, value] of METHODS) {
  * @throws {TypeError}
  */
 function toLoadOptions(options) {
-  const { context, device, numThreads, constants, signal, ...wanted } = toOptions(options, LOAD_OPTIONS, 'loadModel');
+  const { context, device, numThreads, constants, idle, signal, ...wanted } = toOptions(options, LOAD_OPTIONS, 'loadModel');
   if (device !== undefined && !Object.hasOwn(DEVICES, /** @type {PropertyKey} */ (device))) {
     throw conversionError('loadModel: device', undefined, '"auto", "cpu" or "gpu"', device);
   }
@@ -358,10 +366,24 @@ function toLoadOptions(options) {
     outputs: outputNames(wanted.outputs, 'loadModel'),
     keepLast: keptCounts(wanted.keepLast, 'loadModel'),
     constants: constants === undefined ? new Map() : toConstants(constants),
+    idle: idle === undefined ? undefined : toIdle(idle),
     externalFiles: externalFiles(wanted.externalData, 'loadModel'),
     transfers: transfers(wanted.transfer, 'loadModel'),
     cache: cacheOptions(wanted.cache, 'loadModel'),
   };
+}
+
+/**
+ * @param {unknown} idle
+ * @returns {number} milliseconds without a run after which a model frees what it can make again
+ * @throws {TypeError}
+ */
+function toIdle(idle) {
+  const milliseconds = enforcedUnsignedLong(idle, 'loadModel: idle');
+  if (milliseconds < 1) {
+    throw new TypeError('loadModel: idle is 0, expected at least 1 millisecond');
+  }
+  return milliseconds;
 }
 
 /** Returns the name of a constant in messages. */
@@ -464,7 +486,7 @@ async function load(opening, path, options, stop) {
     options.signal?.throwIfAborted();
     const { handle, description } = opened.value;
     const context = created.value;
-    const { dimensions, strictDimensions, outputs, keepLast, cache } = options;
+    const { dimensions, strictDimensions, outputs, keepLast, idle, cache } = options;
     const constants = constantsFor(options.constants, [...description.inputs, ...description.optionalInputs]);
     const warn = strictDimensions === undefined ? warnAboutDimensions : undefined;
     const state = requireContext(context, 'loadModel: context');
@@ -475,7 +497,12 @@ async function load(opening, path, options, stop) {
       return new Session(state, native, signature, warn);
     };
     state.requireForModel('loadModel');
-    const session = await state.openSession(handle, { dimensions, strictDimensions, outputs, keepLast, constants, cache }, stop, toSession);
+    const session = await state.openSession(
+      handle,
+      { dimensions, strictDimensions, outputs, keepLast, constants, idle, cache },
+      stop,
+      toSession,
+    );
     warnAboutDoubles(description.computedAsFloat32, path);
     return new OnnxModel(CONSTRUCT, { session, context, ownsContext, description });
   } catch (error) {

@@ -96,6 +96,8 @@ pub struct OpenOptions<'a> {
     pub constants: Vec<ConstantOptions<'a>>,
     /// For each output, how many of the last positions along the second to last dimension are computed.
     pub keep_last: KeptCounts,
+    /// After how many milliseconds without use the session frees what it can make again.
+    pub idle: Option<u32>,
     /// How packed weights are kept on disk, if they are.
     pub cache: Option<CacheOptions>,
 }

@@ -14,6 +14,7 @@ import { RepositoryError } from './repository.js';
  * @property {number} maxSequences texts that are generated at the same time
  * @property {number | null} threads of the model; null takes one per core
  * @property {'auto' | 'cpu' | 'gpu'} device
+ * @property {number | null} idleMs without a request after which the model frees what it can make again; null never does
  * @property {string} dtype which of several weight files: fp32 is onnx/model.onnx, q8 onnx/model_quantized.onnx, others onnx/model_DTYPE.onnx
  * @property {number | 'all'} versions how many of the newest to load
  * @property {Record<string, number>} freeDimensions sizes of free dimensions by name
@@ -37,6 +38,7 @@ export const DEFAULTS = Object.freeze({
   maxSequences: 8,
   threads: null,
   device: 'cpu',
+  idleMs: null,
   dtype: 'fp32',
   versions: 1,
   freeDimensions: {},
@@ -59,10 +61,14 @@ const orNull = (/** @type {(value: any) => boolean} */ test) => (/** @type {unkn
 const isSizes = (/** @type {any} */ value) => value !== null && typeof value === 'object' && Object.values(value).every(isWhole(0));
 
 /**
- * Where a model computes, as `loadModel()` takes it.
+ * Where a model computes, and how long it stays ready without requests, as `loadModel()` takes it.
  * @param {ModelConfig} config
  */
-export const contextOptions = ({ device, threads }) => ({ device, ...(threads === null ? {} : { numThreads: threads }) });
+export const contextOptions = ({ device, threads, idleMs }) => ({
+  device,
+  ...(threads === null ? {} : { numThreads: threads }),
+  ...(idleMs === null ? {} : { idle: idleMs }),
+});
 
 /** What each setting may be. @type {Record<keyof ModelConfig, [test: (value: any) => boolean, expected: string]>} */
 const RULES = {
@@ -74,6 +80,7 @@ const RULES = {
   maxSequences: [isWhole(1), 'a whole number from 1'],
   threads: [(value) => value === null || (isWhole(1)(value) && value <= 1024), 'a whole number from 1 to 1024'],
   device: [(value) => ['auto', 'cpu', 'gpu'].includes(value), '"auto", "cpu" or "gpu"'],
+  idleMs: [orNull((value) => isWhole(1)(value) && value < 2 ** 32), 'milliseconds from 1'],
   dtype: [(value) => typeof value === 'string' && /^\w+$/.test(value), 'a name such as "q8"'],
   versions: [(value) => value === 'all' || isWhole(1)(value), '"all" or a whole number from 1'],
   freeDimensions: [isSizes, 'an object with a size for each name'],
