@@ -34,7 +34,7 @@ export interface NamedDescriptor extends Descriptor {
 /** Converted dictionaries of the IDL that JavaScript itself reads; those of operators are only passed on. */
 export interface Dictionaries {
   MLContextOptions: Required<Pick<MLContextOptions, 'powerPreference' | 'accelerated'>> &
-    Partial<{ computePolicy: MLComputePolicy; extensions: MLContextExtension[]; numThreads: number }>;
+    Partial<{ cache: CacheOptions; computePolicy: MLComputePolicy; extensions: MLContextExtension[]; numThreads: number }>;
   MLOperandDescriptor: { dataType: MLOperandDataType; shape: number[] };
   MLTensorDescriptor: { dataType: MLOperandDataType; shape: number[] } & Required<Pick<MLTensorDescriptor, 'readable' | 'writable'>>;
 }
@@ -260,13 +260,15 @@ export interface Binding {
   /** JSON of an OnnxMemory. */
   sessionMemory(session: Session): string;
   /** Completes when what was packed is on disk. */
-  whenSaved(id: number, session: Session): void;
+  whenSaved(environment: Environment, id: number, session: Session): void;
+  /** Why packed weights cannot be kept in a folder, by default the user's; null if they can. */
+  cacheProblem(folder: string | undefined): string | null;
   /** Completes with JSON of a CacheListing. */
-  listCache(id: number, folder: string | undefined): void;
+  listCache(environment: Environment, id: number, folder: string | undefined): void;
   /** The same, with what was removed. */
-  pruneCache(id: number, folder: string | undefined, bytes: number | undefined): void;
+  pruneCache(environment: Environment, id: number, folder: string | undefined, bytes: number | undefined): void;
   /** The same, with what is damaged. */
-  verifyCache(id: number, folder: string | undefined): void;
+  verifyCache(environment: Environment, id: number, folder: string | undefined): void;
   /** Throws for names that the session does not have. */
   checkNames(session: Session, feeds: string[], fetches: string[]): void;
   /**
@@ -319,4 +321,5 @@ export interface NativeContextOptions {
   accelerated: boolean;
   /** JSON that describes the adapter of a GPUDevice. */
   gpuDevice?: string;
+  cache?: CacheOptions;
 }

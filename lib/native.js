@@ -160,6 +160,7 @@ module.exports = {
   openSession: translated(binding.openSession),
   sessionMemory: translated(binding.sessionMemory),
   whenSaved: translated(binding.whenSaved.bind(undefined, environment)),
+  cacheProblem: translated(binding.cacheProblem),
   listCache: translated(binding.listCache.bind(undefined, environment)),
   pruneCache: translated(binding.pruneCache.bind(undefined, environment)),
   verifyCache: translated(binding.verifyCache.bind(undefined, environment)),

@@ -1,6 +1,7 @@
 'use strict';
 
 const { slots: builderSlots } = require('../builder.js');
+const { cacheConverter } = require('../cache.js');
 const { slots: contextSlots } = require('../context.js');
 const { quote } = require('../errors.js');
 const { ml, requireThreadCount } = require('../ml.js');
@@ -12,7 +13,6 @@ const { nativeBytes, requireNumbers, requireType, toFeedOfData } = require('./da
 const { atCaller, codedError, converting } = require('./errors.js');
 const { Session } = require('./session.js');
 const {
-  cacheOptions,
   attachedBytes,
   copyOf,
   externalFiles,
@@ -58,6 +58,7 @@ const requireBuilder = interfaceType('MLGraphBuilder', builderSlots);
 const requireContext = interfaceType('MLContext', contextSlots);
 const toOperand = interfaceType('MLOperand', operandSlots);
 const toBindings = record(toOperand);
+const toCache = cacheConverter(['folder', 'verify', 'byContents']);
 const toTargets = record((value, what, name) => {
   if (value === null || value === 'tensor') {
     return value;
@@ -369,7 +370,7 @@ function toLoadOptions(options) {
     idle: idle === undefined ? undefined : toIdle(idle),
     externalFiles: externalFiles(wanted.externalData, 'loadModel'),
     transfers: transfers(wanted.transfer, 'loadModel'),
-    cache: cacheOptions(wanted.cache, 'loadModel'),
+    cache: toCache(wanted.cache, 'loadModel: cache'),
   };
 }
 
@@ -490,19 +491,18 @@ async function load(opening, path, options, stop) {
     const constants = constantsFor(options.constants, [...description.inputs, ...description.optionalInputs]);
     const warn = strictDimensions === undefined ? warnAboutDimensions : undefined;
     const state = requireContext(context, 'loadModel: context');
-    const toSession = (/** @type {import('../internal.js').Handle<'session'>} */ native, /** @type {import('../internal.js').Signature} */ signature, /** @type {string | null} */ problem) => {
+    const toSession = (
+      /** @type {import('../internal.js').Handle<'session'>} */ native,
+      /** @type {import('../internal.js').Signature} */ signature,
+      /** @type {string | null} */ problem,
+    ) => {
       if (problem !== null) {
-        warnAboutCache(problem);
+        warnAboutCache('loadModel', problem);
       }
       return new Session(state, native, signature, warn);
     };
     state.requireForModel('loadModel');
-    const session = await state.openSession(
-      handle,
-      { dimensions, strictDimensions, outputs, keepLast, constants, idle, cache },
-      stop,
-      toSession,
-    );
+    const session = await state.openSession(handle, { dimensions, strictDimensions, outputs, keepLast, constants, idle, cache }, stop, toSession);
     warnAboutDoubles(description.computedAsFloat32, path);
     return new OnnxModel(CONSTRUCT, { session, context, ownsContext, description });
   } catch (error) {

@@ -4,9 +4,9 @@ use super::Result;
 use super::convert::{coded, thrown};
 use super::view::View;
 use crate::error::{Code, Error};
+use crate::memory::store::StoreOptions;
 use crate::onnx::Model;
 use crate::onnx::error::quoted;
-use crate::onnx::file::Keeping;
 use crate::session::Constant;
 use crate::session::signature::checked_size;
 use napi_derive::napi;
@@ -113,9 +113,9 @@ pub struct CacheOptions {
     pub by_contents: bool,
 }
 
-impl From<CacheOptions> for Keeping {
-    fn from(CacheOptions { folder, verify, by_contents }: CacheOptions) -> Keeping {
-        Keeping { folder: folder.map(PathBuf::from), verifies: verify, by_contents }
+impl From<CacheOptions> for StoreOptions {
+    fn from(CacheOptions { folder, verify, by_contents }: CacheOptions) -> StoreOptions {
+        StoreOptions { folder: folder.map(PathBuf::from), verifies: verify, by_contents }
     }
 }
 

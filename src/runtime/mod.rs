@@ -6,6 +6,7 @@ mod context;
 #[cfg(test)]
 mod context_tests;
 mod idle;
+mod keeping;
 mod queue;
 mod release;
 mod rows;
