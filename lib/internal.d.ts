@@ -258,13 +258,13 @@ export interface Binding {
   /** JSON of an OnnxMemory. */
   sessionMemory(session: Session): string;
   /** Completes when what was packed is on disk. */
-  whenSaved(id: number, session: Session): void;
+  whenSaved(environment: Environment, id: number, session: Session): void;
   /** Completes with JSON of a CacheListing. */
-  listCache(id: number, folder: string | undefined): void;
+  listCache(environment: Environment, id: number, folder: string | undefined): void;
   /** The same, with what was removed. */
-  pruneCache(id: number, folder: string | undefined, bytes: number | undefined): void;
+  pruneCache(environment: Environment, id: number, folder: string | undefined, bytes: number | undefined): void;
   /** The same, with what is damaged. */
-  verifyCache(id: number, folder: string | undefined): void;
+  verifyCache(environment: Environment, id: number, folder: string | undefined): void;
   /** Throws for names that the session does not have. */
   checkNames(session: Session, feeds: string[], fetches: string[]): void;
   /**

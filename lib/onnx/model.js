@@ -468,7 +468,11 @@ async function load(opening, path, options, stop) {
     const constants = constantsFor(options.constants, [...description.inputs, ...description.optionalInputs]);
     const warn = strictDimensions === undefined ? warnAboutDimensions : undefined;
     const state = requireContext(context, 'loadModel: context');
-    const toSession = (/** @type {import('../internal.js').Handle<'session'>} */ native, /** @type {import('../internal.js').Signature} */ signature, /** @type {string | null} */ problem) => {
+    const toSession = (
+      /** @type {import('../internal.js').Handle<'session'>} */ native,
+      /** @type {import('../internal.js').Signature} */ signature,
+      /** @type {string | null} */ problem,
+    ) => {
       if (problem !== null) {
         warnAboutCache(problem);
       }
