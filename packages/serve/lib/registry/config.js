@@ -14,9 +14,11 @@ import { RepositoryError } from './repository.js';
  * @property {number} maxSequences texts that are generated at the same time
  * @property {number | null} threads of the model; null takes one per core
  * @property {'auto' | 'cpu' | 'gpu'} device
+ * @property {number | null} idleMs without a request after which the model frees what it can make again; null never does
  * @property {string} dtype which of several weight files: fp32 is onnx/model.onnx, q8 onnx/model_quantized.onnx, others onnx/model_DTYPE.onnx
  * @property {number | 'all'} versions how many of the newest to load
  * @property {Record<string, number>} freeDimensions sizes of free dimensions by name
+ * @property {boolean | string} cache whether packed weights are kept on disk, where processes share them, or the folder
  * @property {'embeddings' | 'generation' | 'tensors' | null} kind what the model does; null takes what its folder shows
  * @property {string | null} output of an encoder, which is read; null takes the one that is known to be meant
  * @property {import('../models/pooling.js').Pooling | import('../models/pooling.js').Pooling[] | 'none' | null} pooling how the states
@@ -37,9 +39,11 @@ export const DEFAULTS = Object.freeze({
   maxSequences: 8,
   threads: null,
   device: 'cpu',
+  idleMs: null,
   dtype: 'fp32',
   versions: 1,
   freeDimensions: {},
+  cache: false,
   kind: null,
   output: null,
   pooling: null,
@@ -56,13 +60,24 @@ const isMs = (/** @type {unknown} */ value) => typeof value === 'number' && valu
 const isPooling = (/** @type {unknown} */ value) => typeof value === 'string' && Object.hasOwn(POOLINGS, value);
 /** A setting that is left to the model's folder. */
 const orNull = (/** @type {(value: any) => boolean} */ test) => (/** @type {unknown} */ value) => value === null || test(value);
+const isPath = (/** @type {unknown} */ value) => typeof value === 'string' && value !== '';
 const isSizes = (/** @type {any} */ value) => value !== null && typeof value === 'object' && Object.values(value).every(isWhole(0));
 
 /**
- * Where a model computes, as `loadModel()` takes it.
+ * Where a model computes, and how long it stays ready without requests, as `loadModel()` takes it.
  * @param {ModelConfig} config
  */
-export const contextOptions = ({ device, threads }) => ({ device, ...(threads === null ? {} : { numThreads: threads }) });
+export const contextOptions = ({ device, threads, idleMs }) => ({
+  device,
+  ...(threads === null ? {} : { numThreads: threads }),
+  ...(idleMs === null ? {} : { idle: idleMs }),
+});
+
+/**
+ * Where a model computes and where its packed weights are kept, as `loadModel()` takes it.
+ * @param {ModelConfig} config
+ */
+export const loadOptions = (config) => ({ ...contextOptions(config), cache: config.cache });
 
 /** What each setting may be. @type {Record<keyof ModelConfig, [test: (value: any) => boolean, expected: string]>} */
 const RULES = {
@@ -74,9 +89,11 @@ const RULES = {
   maxSequences: [isWhole(1), 'a whole number from 1'],
   threads: [(value) => value === null || (isWhole(1)(value) && value <= 1024), 'a whole number from 1 to 1024'],
   device: [(value) => ['auto', 'cpu', 'gpu'].includes(value), '"auto", "cpu" or "gpu"'],
+  idleMs: [orNull((value) => isWhole(1)(value) && value < 2 ** 32), 'milliseconds from 1'],
   dtype: [(value) => typeof value === 'string' && /^\w+$/.test(value), 'a name such as "q8"'],
   versions: [(value) => value === 'all' || isWhole(1)(value), '"all" or a whole number from 1'],
   freeDimensions: [isSizes, 'an object with a size for each name'],
+  cache: [(value) => typeof value === 'boolean' || isPath(value), 'true, false or the path of a folder'],
   kind: [orNull((value) => KINDS.includes(value)), KINDS.map((kind) => JSON.stringify(kind)).join(', ')],
   output: [orNull((value) => typeof value === 'string'), 'the name of an output'],
   pooling: [
