@@ -128,6 +128,11 @@ export interface MLContextOptions {
    */
   accelerated?: boolean | undefined;
   /**
+   * Extension of webnn-node: keeps packed constants of built graphs on disk, where later builds of graphs with the
+   * same constants map them, as `loadModel({ cache })` does for models. They are recognized by their contents.
+   */
+  cache?: MLCache | undefined;
+  /**
    * Extension of webnn-node: the option that may replace `powerPreference` and `accelerated` in the draft. In place
    * of `powerPreference` if both are given; "fallback" asks for the CPU.
    */
@@ -2439,6 +2444,12 @@ export class MLGraphBuilder {
    */
   where(condition: MLOperand, trueValue: MLOperand, falseValue: MLOperand, options?: MLOperatorOptions): MLOperand;
 }
+
+/**
+ * Values of `MLContextOptions.cache`: the user's cache folder, another folder, or one whose bytes are compared with their
+ * checksums before they are used. Nobody else may be able to write the folder.
+ */
+export type MLCache = boolean | string | { folder?: string | undefined; verify?: boolean | undefined };
 
 /** Values of `MLContextOptions.computePolicy`. */
 export type MLComputePolicy = 'default' | 'high-performance' | 'low-power' | 'fallback';

@@ -158,6 +158,12 @@ export interface OnnxLoadOptions {
    * (`WARN_WEBNN_CACHE`). Never let others cut the files in it: reading a mapped page that is gone ends the process.
    */
   cache?: boolean | string | OnnxCacheOptions | undefined;
+  /**
+   * After how many milliseconds without a run the model frees what `release()` frees, 1 to 4294967295; by default never.
+   * The next run makes it again, which takes as long as compiling. No timer runs while the model is used: a single thread
+   * of the process sleeps until the time may be over.
+   */
+  idle?: number | undefined;
   /** Cancels the load, which rejects with the signal's reason. */
   signal?: OnnxAbortSignal | undefined;
 }
@@ -401,6 +407,13 @@ export class OnnxModel {
    * Rejects with `ERR_WEBNN_OPERATION` if it could not be written, for example because the disk is full.
    */
   saved(): Promise<void>;
+
+  /**
+   * Frees what the next run makes again, after all runs that have begun: plans, memory for intermediate results, and
+   * memory of results that were given back. Packed weights stay, and so do graphs from `compile()` that you hold. The
+   * next run compiles, and returns the same numbers.
+   */
+  release(): Promise<void>;
 
   /**
    * Frees everything. Runs that have begun finish normally, except those that need more than another 50 ms to import

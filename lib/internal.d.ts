@@ -34,7 +34,7 @@ export interface NamedDescriptor extends Descriptor {
 /** Converted dictionaries of the IDL that JavaScript itself reads; those of operators are only passed on. */
 export interface Dictionaries {
   MLContextOptions: Required<Pick<MLContextOptions, 'powerPreference' | 'accelerated'>> &
-    Partial<{ computePolicy: MLComputePolicy; extensions: MLContextExtension[]; numThreads: number }>;
+    Partial<{ cache: CacheOptions; computePolicy: MLComputePolicy; extensions: MLContextExtension[]; numThreads: number }>;
   MLOperandDescriptor: { dataType: MLOperandDataType; shape: number[] };
   MLTensorDescriptor: { dataType: MLOperandDataType; shape: number[] } & Required<Pick<MLTensorDescriptor, 'readable' | 'writable'>>;
 }
@@ -116,6 +116,8 @@ export interface SessionOptions {
   outputs?: string[];
   keepLast: KeptCounts;
   constants: { name: string; shape?: number[]; bytes: Uint8Array }[];
+  /** Milliseconds. */
+  idle?: number;
   /** If absent, packed weights stay in memory. */
   cache?: CacheOptions;
 }
@@ -259,6 +261,8 @@ export interface Binding {
   sessionMemory(session: Session): string;
   /** Completes when what was packed is on disk. */
   whenSaved(environment: Environment, id: number, session: Session): void;
+  /** Why packed weights cannot be kept in a folder, by default the user's; null if they can. */
+  cacheProblem(folder: string | undefined): string | null;
   /** Completes with JSON of a CacheListing. */
   listCache(environment: Environment, id: number, folder: string | undefined): void;
   /** The same, with what was removed. */
@@ -303,6 +307,8 @@ export interface Binding {
   compileSession(session: Session, id: number, names: string[], shapes: number[][], warn?: Warn): void;
   /** Completes with the JSON of an OnnxDescription. */
   describeSession(session: Session, id: number, names: string[], shapes: number[][], warn?: Warn): void;
+  /** Completes with nothing when the session and its forms have freed what they can make again. */
+  releaseSession(session: Session, id: number): void;
   destroySession(session: Session): void;
   /** JSON of a SystemInfo. */
   systemInfo(): string;
@@ -315,4 +321,5 @@ export interface NativeContextOptions {
   accelerated: boolean;
   /** JSON that describes the adapter of a GPUDevice. */
   gpuDevice?: string;
+  cache?: CacheOptions;
 }

@@ -2,6 +2,8 @@
 
 const { Context } = require('./context.js');
 const { illegalConstructor, illegalInvocation, notSupportedError } = require('./errors.js');
+const native = require('./native.js');
+const { warnAboutCache } = require('./onnx/warnings.js');
 const { defineSlots } = require('./slots.js');
 const { dictionaryConverter } = require('./types.js');
 const { defineInterface, isObject } = require('./webidl.js');
@@ -93,17 +95,33 @@ function contextOfDevice({ extensions }, device) {
 }
 
 /**
+ * Returns the options, unless their folder cannot be used, which is a warning.
+ *
+ * @param {import('./internal.js').CacheOptions | undefined} cache
+ */
+function usable(cache) {
+  const problem = cache === undefined ? null : native.cacheProblem(cache.folder);
+  if (problem !== null) {
+    warnAboutCache('createContext', problem);
+  }
+  return problem === null ? cache : undefined;
+}
+
+/**
  * The draft's "create a context" for MLContextOptions, whose `computePolicy` may replace `powerPreference`.
  *
  * @param {Defaults} defaults
  * @param {import('./internal.js').Dictionaries['MLContextOptions']} options
  */
-function contextOf(defaults, { accelerated, computePolicy, extensions = [], numThreads, powerPreference }) {
+function contextOf(defaults, { accelerated, cache, computePolicy, extensions = [], numThreads, powerPreference }) {
   if (numThreads !== undefined) {
     requireThreadCount(numThreads, 'createContext: options.numThreads');
   }
   const threads = numThreads ?? DEFAULT_THREADS;
-  return Context.create({ threads, powerPreference: computePolicy ?? powerPreference, accelerated }, [...defaults.extensions, ...extensions]);
+  return Context.create({ threads, powerPreference: computePolicy ?? powerPreference, accelerated, cache: usable(cache) }, [
+    ...defaults.extensions,
+    ...extensions,
+  ]);
 }
 
 /** https://www.w3.org/TR/webnn/#api-ml */

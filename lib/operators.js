@@ -22,6 +22,7 @@ const enumerations = {
 const dictionaries = {
   MLContextOptions: [
     { name: 'accelerated', type: 'boolean', default: true },
+    { name: 'cache', type: 'MLCache' },
     { name: 'computePolicy', type: 'MLComputePolicy' },
     { name: 'extensions', type: 'sequence<MLContextExtension>' },
     { name: 'numThreads', type: '[EnforceRange] unsigned long' },

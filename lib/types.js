@@ -2,6 +2,7 @@
 
 /** Converters for the types and dictionaries of the IDL, looked up by their IDL text. */
 
+const { cacheConverter } = require('./cache.js');
 const { dictionaries, enumerations } = require('./operators.js');
 const webidl = require('./webidl.js');
 
@@ -22,6 +23,7 @@ const BY_TYPE = [
   ['DOMString', webidl.domString],
   ['USVString', webidl.usvString],
   ['MLNumber', webidl.bigintOrDouble],
+  ['MLCache', cacheConverter(['folder', 'verify'])],
   ['MLComputePolicy', webidl.enumeration(['default', 'high-performance', 'low-power', 'fallback'])],
   ['MLContextExtension', webidl.enumeration(['donation', 'dynamic-shapes', 'int4'])],
   ['MLOperand', webidl.interfaceType('MLOperand', operandSlots)],

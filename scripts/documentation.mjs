@@ -122,6 +122,12 @@ export const extensions = {
   ],
   MLContextOptions: [
     {
+      name: 'cache',
+      type: 'MLCache',
+      documentation:
+        'Extension of webnn-node: keeps packed constants of built graphs on disk, where later builds of graphs with the same constants map them, as `loadModel({ cache })` does for models. They are recognized by their contents.',
+    },
+    {
       name: 'computePolicy',
       type: 'MLComputePolicy',
       documentation:
@@ -145,7 +151,13 @@ export const extensions = {
  * Declarations of the extensions; see docs/draft.md, and docs/dynamic-shapes.md, docs/int4.md and docs/donation.md for those
  * that a program requests by name.
  */
-export const extensionDeclarations = `/** Values of \`MLContextOptions.computePolicy\`. */
+export const extensionDeclarations = `/**
+ * Values of \`MLContextOptions.cache\`: the user's cache folder, another folder, or one whose bytes are compared with their
+ * checksums before they are used. Nobody else may be able to write the folder.
+ */
+export type MLCache = boolean | string | { folder?: string | undefined; verify?: boolean | undefined };
+
+/** Values of \`MLContextOptions.computePolicy\`. */
 export type MLComputePolicy = 'default' | 'high-performance' | 'low-power' | 'fallback';
 
 /** Names of extensions, for \`MLContextOptions.extensions\`. */

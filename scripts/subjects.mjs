@@ -47,6 +47,7 @@ export const COMMANDS = {
     rounds: { title: 'recurrent cells in a Loop or a Scan', run: ['node', 'bench/rounds/run.mjs'] },
     serve: { title: 'the server, over a model’s own run()', run: ['node', 'bench/serve/run.mjs'] },
     sizes: { title: 'texts of many lengths with a published embedder; its folder', run: ['node', 'bench/sizes/run.mjs'] },
+    store: { title: 'packed weights on disk, shared by processes, beside other engines', run: ['node', 'bench/store/run.mjs'] },
     threads: { title: 'more threads than cores, a busy neighbor, several contexts', run: ['node', 'bench/threads/run.mjs'] },
   },
   soak: {

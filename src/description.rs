@@ -1,9 +1,9 @@
 //! Descriptions of plans, for people: the graph as given and as compiled, and its steps. Created with the plan, from
 //! data that lowering discards; the text form is created on request only.
 
-use crate::compile::{Evaluate, Passes, Target, optimize};
+use crate::compile::{Passes, Target, optimize};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Graph, Listing, Node, ValueId};
+use crate::ir::{Evaluator, Graph, Listing, Node, ValueId};
 use crate::ops::Operator;
 use crate::shape::Descriptor;
 use serde::{Serialize, Serializer};
@@ -139,9 +139,9 @@ impl Origin {
     ///
     /// # Errors
     /// Same as [`optimize`].
-    pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Evaluate) -> Result<Origin> {
+    pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluator: &Evaluator) -> Result<Origin> {
         let source = Listing::of(graph);
-        let passes = optimize(graph, target, passes, evaluate)?;
+        let passes = optimize(graph, target, passes, evaluator)?;
         Ok(Origin::new(source, graph, passes))
     }
 

@@ -3,7 +3,7 @@
 
 use crate::compile::{Passes, optimize};
 use crate::cpu::arena::Arena;
-use crate::cpu::evaluate::evaluate;
+use crate::cpu::evaluate::evaluator;
 use crate::cpu::plan::{Plan, PlanOptions};
 use crate::cpu::schedule::pool::Threads;
 use crate::cpu::simd::Isa;
@@ -277,7 +277,7 @@ fn variants(graph: &Graph, isa: Isa) -> [Variant; 2] {
 /// Optimizes `graph` with those of `passes` that suit the CPU, which folds constants itself.
 pub fn optimized(graph: &Graph, env: &Env, passes: Passes) -> Graph {
     let mut graph = graph.clone();
-    optimize(&mut graph, &CPU, passes, &|graph, node| evaluate(graph, node, env)).expect("a graph");
+    optimize(&mut graph, &CPU, passes, &evaluator(env)).expect("a graph");
     graph
 }
 

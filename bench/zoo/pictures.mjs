@@ -37,7 +37,7 @@ export function mobilenetV2() {
 }
 
 /** Per stage: channels within its blocks, blocks. */
-const RESNET_50 = [
+export const RESNET_50 = [
   [64, 3],
   [128, 4],
   [256, 6],

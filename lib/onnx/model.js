@@ -1,6 +1,7 @@
 'use strict';
 
 const { slots: builderSlots } = require('../builder.js');
+const { cacheConverter } = require('../cache.js');
 const { slots: contextSlots } = require('../context.js');
 const { quote } = require('../errors.js');
 const { ml, requireThreadCount } = require('../ml.js');
@@ -12,7 +13,6 @@ const { nativeBytes, requireNumbers, requireType, toFeedOfData } = require('./da
 const { atCaller, codedError, converting } = require('./errors.js');
 const { Session } = require('./session.js');
 const {
-  cacheOptions,
   attachedBytes,
   copyOf,
   externalFiles,
@@ -47,6 +47,7 @@ const LOAD_OPTIONS = [
   'outputs',
   'keepLast',
   'constants',
+  'idle',
   'externalData',
   'transfer',
   'cache',
@@ -57,6 +58,7 @@ const requireBuilder = interfaceType('MLGraphBuilder', builderSlots);
 const requireContext = interfaceType('MLContext', contextSlots);
 const toOperand = interfaceType('MLOperand', operandSlots);
 const toBindings = record(toOperand);
+const toCache = cacheConverter(['folder', 'verify', 'byContents']);
 const toTargets = record((value, what, name) => {
   if (value === null || value === 'tensor') {
     return value;
@@ -96,6 +98,7 @@ function toFetches(fetches, what) {
  * @property {string[] | undefined} outputs
  * @property {import('../internal.js').KeptCounts} keepLast
  * @property {Map<string, Constant>} constants by input name
+ * @property {number | undefined} idle milliseconds
  * @property {import('../internal.js').ExternalFile[]} externalFiles
  * @property {import('../internal.js').CacheOptions | undefined} cache
  * @property {boolean} transfers whether the bytes of model and files are transferred
@@ -240,6 +243,12 @@ class OnnxModel {
     return this.#session.saved();
   }
 
+  /** Frees what the next run makes again, after all runs that have begun. */
+  async release() {
+    this.#requireAlive('release');
+    return this.#session.release();
+  }
+
   /** Frees everything, and the context if the model made it. Runs that have begun finish normally. */
   destroy() {
     this.#isDestroyed = true;
@@ -333,7 +342,7 @@ for (const [symbol, value] of METHODS) {
  * @throws {TypeError}
  */
 function toLoadOptions(options) {
-  const { context, device, numThreads, constants, signal, ...wanted } = toOptions(options, LOAD_OPTIONS, 'loadModel');
+  const { context, device, numThreads, constants, idle, signal, ...wanted } = toOptions(options, LOAD_OPTIONS, 'loadModel');
   if (device !== undefined && !Object.hasOwn(DEVICES, /** @type {PropertyKey} */ (device))) {
     throw conversionError('loadModel: device', undefined, '"auto", "cpu" or "gpu"', device);
   }
@@ -358,10 +367,24 @@ function toLoadOptions(options) {
     outputs: outputNames(wanted.outputs, 'loadModel'),
     keepLast: keptCounts(wanted.keepLast, 'loadModel'),
     constants: constants === undefined ? new Map() : toConstants(constants),
+    idle: idle === undefined ? undefined : toIdle(idle),
     externalFiles: externalFiles(wanted.externalData, 'loadModel'),
     transfers: transfers(wanted.transfer, 'loadModel'),
-    cache: cacheOptions(wanted.cache, 'loadModel'),
+    cache: toCache(wanted.cache, 'loadModel: cache'),
   };
+}
+
+/**
+ * @param {unknown} idle
+ * @returns {number} milliseconds without a run after which a model frees what it can make again
+ * @throws {TypeError}
+ */
+function toIdle(idle) {
+  const milliseconds = enforcedUnsignedLong(idle, 'loadModel: idle');
+  if (milliseconds < 1) {
+    throw new TypeError('loadModel: idle is 0, expected at least 1 millisecond');
+  }
+  return milliseconds;
 }
 
 /** Returns the name of a constant in messages. */
@@ -464,7 +487,7 @@ async function load(opening, path, options, stop) {
     options.signal?.throwIfAborted();
     const { handle, description } = opened.value;
     const context = created.value;
-    const { dimensions, strictDimensions, outputs, keepLast, cache } = options;
+    const { dimensions, strictDimensions, outputs, keepLast, idle, cache } = options;
     const constants = constantsFor(options.constants, [...description.inputs, ...description.optionalInputs]);
     const warn = strictDimensions === undefined ? warnAboutDimensions : undefined;
     const state = requireContext(context, 'loadModel: context');
@@ -474,12 +497,12 @@ async function load(opening, path, options, stop) {
       /** @type {string | null} */ problem,
     ) => {
       if (problem !== null) {
-        warnAboutCache(problem);
+        warnAboutCache('loadModel', problem);
       }
       return new Session(state, native, signature, warn);
     };
     state.requireForModel('loadModel');
-    const session = await state.openSession(handle, { dimensions, strictDimensions, outputs, keepLast, constants, cache }, stop, toSession);
+    const session = await state.openSession(handle, { dimensions, strictDimensions, outputs, keepLast, constants, idle, cache }, stop, toSession);
     warnAboutDoubles(description.computedAsFloat32, path);
     return new OnnxModel(CONSTRUCT, { session, context, ownsContext, description });
   } catch (error) {

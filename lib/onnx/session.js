@@ -582,6 +582,17 @@ class Session {
     return JSON.parse(native.sessionMemory(this.#handle));
   }
 
+  /**
+   * Frees what the session and its forms can make again, once all earlier requests are done.
+   *
+   * @returns {Promise<void>}
+   */
+  release() {
+    const id = native.completions.nextId();
+    native.releaseSession(this.#handle, id);
+    return this.#outcome(id, () => {});
+  }
+
   /** Frees everything once all earlier requests are done. */
   destroy() {
     if (this.isDestroyed) {

@@ -273,35 +273,6 @@ function strictness(value, operation) {
 }
 
 /**
- * @param {unknown} value
- * @param {string} operation
- * @returns {import('../internal.js').CacheOptions | undefined}
- * @throws {TypeError} for anything else
- */
-function cacheOptions(value, operation) {
-  if (value === undefined || value === false) {
-    return undefined;
-  }
-  if (value === true || (typeof value === 'string' && value !== '')) {
-    return { folder: value === true ? undefined : value, verify: false, byContents: false };
-  }
-  const what = `${operation}: cache`;
-  if (!isObject(value)) {
-    throw conversionError(what, undefined, 'a boolean, the path of a folder, or an object with folder, verify or byContents', value);
-  }
-  const { folder, verify = false, byContents = false } = toOptions(value, ['folder', 'verify', 'byContents'], what);
-  if (folder !== undefined && (typeof folder !== 'string' || folder === '')) {
-    throw conversionError(`${what}.folder`, undefined, 'the path of a folder', folder);
-  }
-  for (const [name, flag] of Object.entries({ verify, byContents })) {
-    if (typeof flag !== 'boolean') {
-      throw conversionError(`${what}.${name}`, undefined, 'a boolean', flag);
-    }
-  }
-  return { folder, verify: /** @type {boolean} */ (verify), byContents: /** @type {boolean} */ (byContents) };
-}
-
-/**
  * @param {unknown} counts
  * @param {string} operation
  * @returns {import('../internal.js').KeptCounts}
@@ -358,7 +329,6 @@ function externalFiles(files, operation) {
 }
 
 module.exports = {
-  cacheOptions,
   attachedBytes,
   copyOf,
   externalFiles,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Language models with seeded random weights in the form in which they are published, for `npm run bench -- generate`.
 
-    python generate_models.py OUT_DIR [--tiny] [--types fp32,q4,...] [--gguf F16,...] [--explicit] [--no-whisper] [--seed 0]
+    python generate_models.py OUT_DIR [--tiny | --large] [--types fp32,q4,...] [--gguf F16,...] [--explicit] [--no-whisper] [--seed 0]
 
     OUT_DIR/decoder   a decoder-only model of SmolLM-135M's sizes: config.json and onnx/*.onnx, a folder that Transformers.js
                       takes as a model, and the same weights as model-*.gguf
@@ -9,7 +9,8 @@
                       `use_cache_branch` and an If
     OUT_DIR/models.json   for every file that is run for one token, the bytes of weights that it reads
 
---tiny writes sizes for tests. --explicit gives the decoder positions as an input and biases, which its GGUF files cannot have.
+--tiny writes sizes for tests, --large a decoder of a billion weights, for `npm run bench -- store`. --explicit gives the decoder
+positions as an input and biases, which its GGUF files cannot have.
 """
 import argparse
 import json
@@ -21,6 +22,7 @@ import generate_whisper
 
 DECODER = generate_decoder.Sizes(layers=30, hidden=576, heads=9, kv_heads=3, inner=1536, vocab=49152)
 TINY_DECODER = generate_decoder.Sizes(layers=2, hidden=128, heads=4, kv_heads=2, inner=256, vocab=1024, head_size=32, context=8192)
+LARGE_DECODER = generate_decoder.Sizes(layers=20, hidden=2048, heads=32, kv_heads=8, inner=8192, vocab=32000)
 WHISPER = generate_whisper.Sizes(layers=4, hidden=384, heads=6, inner=1536, vocab=51865, frames=3000, positions=448)
 TINY_WHISPER = generate_whisper.Sizes(layers=2, hidden=64, heads=2, inner=128, vocab=512, frames=64, positions=256)
 
@@ -39,6 +41,7 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--large", action="store_true")
     for name, known in (("--types", list(generate_decoder.TYPES)), ("--gguf", generate_decoder.GGUF_TYPES)):
         parser.add_argument(name, type=names_of(known), default=known)
     parser.add_argument("--explicit", action="store_true")
@@ -67,7 +70,7 @@ def main():
     logging.disable(logging.INFO)  # onnxruntime and gguf tell about every node
     o = options()
     read = {}
-    sizes = TINY_DECODER if o.tiny else DECODER
+    sizes = TINY_DECODER if o.tiny else LARGE_DECODER if o.large else DECODER
     folder = folder_of(o.out, "decoder", generate_decoder.config(sizes))
     decoder = generate_decoder.Decoder(sizes, o.seed, o.explicit)
     for name in o.types:

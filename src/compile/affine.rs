@@ -255,7 +255,7 @@ impl Absorb<'_> {
 mod tests {
     use super::*;
     use crate::compile::{Passes, optimize};
-    use crate::ir::parse;
+    use crate::ir::{Evaluator, parse};
     use crate::reference;
     use crate::testing::{CPU, Tolerance, check, check_pass, check_pass_changes_nothing};
 
@@ -263,7 +263,7 @@ mod tests {
     fn operators(text: &str) -> Vec<&'static str> {
         let mut graph = parse(text);
         let passes = Passes { layout: false, epilogues: false, chains: false, ..Passes::ALL };
-        optimize(&mut graph, &CPU, passes, &reference::evaluate).unwrap();
+        optimize(&mut graph, &CPU, passes, &Evaluator::new(reference::evaluate)).unwrap();
         graph.nodes.iter().map(|node| node.op.rule().name).collect()
     }
 

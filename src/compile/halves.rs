@@ -269,6 +269,8 @@ fn widened(constant: &Constant) -> Result<Constant> {
     let stored = match constant {
         Constant::Owned(buffer) => Mapped::new(buffer.clone(), 0..buffer.len())?,
         Constant::Mapped(window) => window.clone(),
+        Constant::Derived(derived) => return Ok(Constant::Derived(derived.widen())),
+        Constant::Filled(filled) => Mapped::new(constant.buffer()?, 0..filled.len)?,
         Constant::Widened(_) => unreachable!("no type is widened to float16"),
     };
     Ok(Constant::Widened(Widened::of_halves(stored)))

@@ -27,8 +27,7 @@ pub use growing::{appending, find_growing};
 pub use target::{Granularity, Operands, Passes, Reads, Target};
 
 use crate::error::Result;
-pub use crate::ir::Evaluate;
-use crate::ir::Graph;
+use crate::ir::{Evaluator, Graph};
 #[cfg(test)]
 pub use block_product::fuse_block_products;
 pub use halves::{is_settled, widen_halves};
@@ -39,7 +38,7 @@ pub use unpack::unpack;
 ///
 /// # Errors
 /// An `UnknownError` if memory for folded constants runs out, an `OperationError` if a mapped one cannot be read.
-pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Evaluate) -> Result<Passes> {
+pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluator: &Evaluator) -> Result<Passes> {
     let passes = passes.and(target.passes);
     if passes.growing {
         growing::grow(graph);
@@ -63,7 +62,7 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
     }
     unpack(graph)?;
     check(graph);
-    tidy(graph, target, passes, evaluate)?;
+    tidy(graph, target, passes, evaluator)?;
     if passes.simplify {
         duplicates::merge_duplicates(graph);
         check(graph);
@@ -73,18 +72,18 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
             fuse(graph);
             check(graph);
         }
-        tidy(graph, target, passes, evaluate)?;
+        tidy(graph, target, passes, evaluator)?;
     }
     if passes.rows {
         rows::keep_rows(graph, target);
         check(graph);
-        tidy(graph, target, passes, evaluate)?;
+        tidy(graph, target, passes, evaluator)?;
     }
     // Computes the filters that the pass writes as operators now, not at each dispatch.
     if passes.affine && passes.fold {
         affine::absorb_affine(graph);
         check(graph);
-        tidy(graph, target, passes, evaluate)?;
+        tidy(graph, target, passes, evaluator)?;
     }
     if !target.computes_halves {
         // Must run after attention is one operator, which may read caches, and after filters are folded.
@@ -94,13 +93,13 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
     if passes.layout {
         layout::channels_last(graph);
         check(graph);
-        tidy(graph, target, passes, evaluate)?;
+        tidy(graph, target, passes, evaluator)?;
     }
     if passes.quantized {
-        quantized::quantized(graph, evaluate)?;
+        quantized::quantized(graph, evaluator)?;
         check(graph);
         if passes.fold {
-            fold::fold(graph, &HashSet::new(), evaluate)?;
+            fold::fold(graph, &HashSet::new(), evaluator)?;
             check(graph);
         }
     }
@@ -125,14 +124,14 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
 }
 
 /// Folds new constants, and removes operators that have become no-ops.
-fn tidy(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Evaluate) -> Result<()> {
+fn tidy(graph: &mut Graph, target: &Target, passes: Passes, evaluator: &Evaluator) -> Result<()> {
     if passes.fold {
         // Operands of quantized products stay quantized until these are fused.
         let mut keep = if passes.quantized { quantized::weights(graph) } else { HashSet::new() };
         if passes.prologues {
             keep.extend(prologue::weights(graph, target));
         }
-        fold::fold(graph, &keep, evaluate)?;
+        fold::fold(graph, &keep, evaluator)?;
         check(graph);
     }
     if passes.simplify {
@@ -157,7 +156,7 @@ mod tests {
     /// The operators of the compiled graph with their origins.
     fn compiled(text: &str) -> Vec<(&'static str, Vec<u32>)> {
         let mut graph = crate::ir::parse(text);
-        optimize(&mut graph, &CPU, Passes::ALL, &reference::evaluate).unwrap();
+        optimize(&mut graph, &CPU, Passes::ALL, &Evaluator::new(reference::evaluate)).unwrap();
         graph.nodes.into_iter().map(|node| (node.op.rule().name, node.origins)).collect()
     }
 

@@ -231,7 +231,7 @@ fn nibbles(graph: &mut Graph, id: ValueId, packed: &mut HashMap<ValueId, Option<
 mod tests {
     use super::*;
     use crate::compile::{Passes, optimize};
-    use crate::ir::parse;
+    use crate::ir::{Evaluator, parse};
     use crate::reference;
     use crate::testing::{GPU, Tolerance, check, check_pass, check_pass_changes_nothing};
 
@@ -354,7 +354,7 @@ mod tests {
     /// Total size in bytes of all constants of the compiled graph.
     fn constants(text: &str) -> usize {
         let mut graph = parse(text);
-        optimize(&mut graph, &GPU, Passes::ALL, &reference::evaluate).expect("a graph");
+        optimize(&mut graph, &GPU, Passes::ALL, &Evaluator::new(reference::evaluate)).expect("a graph");
         graph.values.iter().filter_map(|value| value.constant()).map(|constant| constant.len()).sum()
     }
 

@@ -6,11 +6,11 @@
 //! To find more of them, `dequantizeLinear` moves below operators that only move elements, and disappears where
 //! `quantizeLinear` undoes it.
 
-use super::{Evaluate, fold, simplify};
+use super::{fold, simplify};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Element, Number};
 use crate::error::Result;
-use crate::ir::{Graph, Node, Source, ValueId};
+use crate::ir::{Evaluator, Graph, Node, Source, ValueId};
 use crate::memory::elements;
 use crate::ops::conv2d::Conv2dAttributes;
 use crate::ops::elementwise::Elementwise;
@@ -34,10 +34,10 @@ const MAX_MOVES: usize = 8;
 ///
 /// # Errors
 /// An `UnknownError` if memory for constants runs out, an `OperationError` if a mapped one cannot be read.
-pub fn quantized(graph: &mut Graph, evaluate: Evaluate) -> Result<()> {
+pub fn quantized(graph: &mut Graph, evaluator: &Evaluator) -> Result<()> {
     sink(graph, true)?;
     let weights = weights(graph);
-    fold::fold(graph, &weights, evaluate)?;
+    fold::fold(graph, &weights, evaluator)?;
     join_bytes(graph)?;
     cancel(graph)?;
     simplify::simplify(graph);
@@ -620,13 +620,17 @@ impl Search<'_> {
 
     /// The elements of a constant bias for `channels` channels, along the dimension `from_end` (1 is the last one).
     fn bias(&self, id: ValueId, channels: usize, from_end: usize) -> Result<Option<Vec<f32>>> {
-        let mut bias = floats(self.graph, id)?;
         // The same number of elements along another dimension is a bias per row.
-        let along = bias.len() == 1 || is_along(&self.graph.descriptor(id).shape, channels, from_end);
+        let shape = &self.graph.descriptor(id).shape;
+        let along = || is_single(shape) || is_along(shape, channels, from_end);
+        if self.graph.value(id).constant().is_none() || !along() {
+            return Ok(None);
+        }
+        let mut bias = floats(self.graph, id)?;
         if bias.len() == 1 {
             bias = vec![bias[0]; channels];
         }
-        let fits = along && bias.len() == channels && bias.iter().all(|bias| bias.abs() < 1e30);
+        let fits = bias.len() == channels && bias.iter().all(|bias| bias.abs() < 1e30);
         Ok(fits.then_some(bias))
     }
 

@@ -5,7 +5,7 @@ use crate::reference;
 use crate::testing::{CPU, Tolerance, check, check_pass, check_pass_changes_nothing};
 
 fn pass(graph: &mut Graph) {
-    quantized(graph, &reference::evaluate).expect("memory");
+    quantized(graph, &Evaluator::new(reference::evaluate)).expect("memory");
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn a_bias_per_row_is_not_a_bias_per_channel() {
         let text = format!("{product}%7 = constant float32 {bias}\n{rest}");
         let mut graph = parse(&text);
         let passes = Passes { epilogues: false, chains: false, ..Passes::ALL };
-        optimize(&mut graph, &CPU, passes, &reference::evaluate).unwrap();
+        optimize(&mut graph, &CPU, passes, &Evaluator::new(reference::evaluate)).unwrap();
         assert_eq!(operators(&graph), expected, "{bias}: {rest}");
         check(&parse(&text), Tolerance::ulps(8).or_absolute(1e-3));
     }

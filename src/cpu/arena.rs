@@ -41,13 +41,24 @@ impl Arena {
         self.lock().bytes.len() <= KEPT
     }
 
-    /// Frees the memory if it has been unused for `idle`. Returns whether nothing is left to free.
-    pub fn release(&self, idle: Duration) -> bool {
-        let Ok(mut held) = self.0.try_lock() else { return false }; // a plan is running
-        if held.used.is_some_and(|used| used.elapsed() >= idle) && held.bytes.len() > KEPT {
+    /// Frees the memory if it has been unused for `idle`. Returns when that will be the case; `None` if nothing is left to
+    /// free.
+    pub fn release(&self, idle: Duration) -> Option<Instant> {
+        let Ok(mut held) = self.0.try_lock() else { return Some(Instant::now() + idle) }; // a plan is running
+        let due = held.used.filter(|_| held.bytes.len() > KEPT)? + idle;
+        if Instant::now() < due {
+            return Some(due);
+        }
+        held.bytes = Buffer::default();
+        None
+    }
+
+    /// Frees the memory unless it was used after `when`.
+    pub fn release_unless_used_after(&self, when: Instant) {
+        let mut held = self.lock();
+        if held.used.is_some_and(|used| used <= when) && held.bytes.len() > KEPT {
             held.bytes = Buffer::default();
         }
-        held.bytes.len() <= KEPT
     }
 
     fn hold(&self, len: usize) -> Result<MutexGuard<'_, Held>> {
@@ -56,7 +67,9 @@ impl Arena {
             // Frees the old memory first, to never hold both.
             held.bytes = Buffer::default();
             // Its end is aligned, too, where tests put it at a page that is unreadable.
-            held.bytes = Buffer::zeroed(len.next_multiple_of(ALIGNMENT))?;
+            let len = len.next_multiple_of(ALIGNMENT);
+            // In pages of its own: an allocator may keep what is freed, and be it tens of megabytes.
+            held.bytes = if len > KEPT { Buffer::streamed(len)? } else { Buffer::zeroed(len)? };
         }
         held.used = Some(Instant::now());
         Ok(held)
@@ -75,16 +88,23 @@ mod tests {
     #[test]
     fn it_grows_and_frees_its_memory() {
         let arena = Arena::default();
-        assert!(arena.release(Duration::ZERO));
+        assert!(arena.release(Duration::ZERO).is_none());
         arena.reserve(2 * KEPT).unwrap();
         arena.with(KEPT, |bytes| assert_eq!(bytes.len(), 2 * KEPT)).unwrap();
-        assert!(!arena.release(Duration::from_secs(3600)));
+        assert!(arena.release(Duration::from_secs(3600)).is_some_and(|due| due > Instant::now()));
         assert!(!arena.is_small());
-        arena.with(1, |_| assert!(!arena.release(Duration::ZERO))).unwrap();
-        assert!(arena.release(Duration::ZERO));
+        arena.with(1, |_| assert!(arena.release(Duration::ZERO).is_some())).unwrap();
+        assert!(arena.release(Duration::ZERO).is_none());
         arena.with(KEPT, |bytes| assert_eq!(bytes.len(), KEPT, "all was freed")).unwrap();
-        assert!(arena.release(Duration::ZERO));
+        assert!(arena.release(Duration::ZERO).is_none());
         arena.with(1, |bytes| assert_eq!(bytes.len(), KEPT, "a small arena is kept")).unwrap();
         assert!(arena.reserve(usize::MAX / 2).is_err());
+        arena.reserve(3 * KEPT).unwrap();
+        let before = Instant::now();
+        arena.reserve(1).unwrap();
+        arena.release_unless_used_after(before);
+        assert!(!arena.is_small(), "somebody has used it since");
+        arena.release_unless_used_after(Instant::now());
+        assert!(arena.is_small());
     }
 }

@@ -1,12 +1,25 @@
 //! Computes single nodes on constants, for folding.
 
+use super::arena::Arena;
 use super::lower::lower;
 use super::memory::run_once;
+use super::schedule::pool::Threads;
 use super::steps::{Env, Run};
 use crate::compile::{is_settled, widen_halves};
-use crate::error::Result;
-use crate::ir::{Graph, Node, Source, ValueId};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ir::{Evaluator, Graph, Node, Source, ValueId};
 use crate::memory::Buffer;
+
+/// The evaluator for constants of graphs compiled in `env`. It computes on that pool of threads, but does not keep it
+/// running: graphs may outlive their context.
+pub fn evaluator(env: &Env) -> Evaluator {
+    let (size, isa) = (env.threads.size(), env.isa);
+    Evaluator::new(move |graph, node| {
+        let refused = |error| Error::new(ErrorKind::Operation, format!("{size} threads did not start: {error}"));
+        let threads = Threads::new(size).map_err(refused)?;
+        evaluate(graph, node, &Env { threads: &threads, isa, arena: &Arena::default() })
+    })
+}
 
 /// The bytes of the outputs of `node`; all its operands are constants.
 ///
@@ -46,4 +59,22 @@ fn evaluate_settled(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>
     let mut scratch = Buffer::zeroed(lowered.step.scratch_bytes(env.threads.count()))?;
     run_once(&inputs, &mut outputs, &mut scratch, |io| lowered.step.run(env, io));
     Ok(outputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::simd::Isa;
+    use crate::ir::parse;
+
+    #[test]
+    fn an_evaluator_outlives_its_context_without_keeping_the_threads() {
+        let graph = parse("%0 = constant int32 [3] 1 -2 3\n%1 = neg %0\noutput x = %1");
+        let threads = Threads::new(9).unwrap();
+        let evaluator = evaluator(&Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() });
+        assert_eq!(threads.handles(), 1);
+        drop(threads);
+        let outputs = evaluator.evaluate(&graph, &graph.nodes[0]).unwrap();
+        assert_eq!(crate::memory::elements::<i32>(outputs[0].bytes()), [-1, 2, -3]);
+    }
 }

@@ -1,7 +1,7 @@
 //! Where what is packed of constants is kept on disk: in the store of the model that they come from, under keys that say
 //! which bytes they are.
 
-use crate::ir::{Constant, Widened};
+use crate::ir::{Constant, Derived, Filled, Widened};
 use crate::memory::store::{Key, KeyWriter, Store};
 use crate::memory::{Backing, Mapped};
 use std::fmt::Debug;
@@ -40,6 +40,13 @@ impl<'a> Keeping<'a> {
         Some(keeping)
     }
 
+    /// The bytes of `derived` from stored byte `first` on; `None` if none of its sources is kept in a store.
+    pub fn of_derived(derived: &'a Derived, first: usize) -> Option<Keeping<'a>> {
+        let mut keeping = Keeping::new();
+        keeping.add_derived(derived, first)?;
+        keeping.store.is_some().then_some(keeping)
+    }
+
     /// These and `others`.
     pub fn with(mut self, others: &[&'a Constant]) -> Option<Keeping<'a>> {
         others.iter().try_for_each(|other| self.add(other))?;
@@ -55,7 +62,22 @@ impl<'a> Keeping<'a> {
             }
             Constant::Mapped(window) => self.add_window(window, 0),
             Constant::Widened(widened) => self.add_widened(widened, 0),
+            Constant::Derived(derived) => self.add_derived(derived, 0),
+            Constant::Filled(Filled { byte, len }) => {
+                self.key.text("filled");
+                self.key.bytes(&[*byte]);
+                self.key.number(*len as u64);
+                Some(())
+            }
         }
+    }
+
+    fn add_derived(&mut self, derived: &'a Derived, first: usize) -> Option<()> {
+        // Another version may compute other numbers.
+        self.key.text(concat!("derived ", env!("CARGO_PKG_VERSION")));
+        self.key.text(&derived.description());
+        self.key.number(first as u64);
+        derived.sources().try_for_each(|source| self.add(source))
     }
 
     fn add_window(&mut self, window: &'a Mapped, first: usize) -> Option<()> {

@@ -25,7 +25,7 @@ const FLOATS: &[&str] = &[
     "%0 = input x T [70, 45]\n%1 = constant T [35, 70]\n%2 = matmul %1 %0",
     "%0 = input x T [1, 70]\n%1 = constant T [45, 70]\n%2 = gemm %0 %1 bTranspose=true",
     "%0 = input x T [1, 32, 20, 20]\n%1 = constant T [48, 32, 3, 3]\n%2 = conv2d %0 %1 padding=[1, 1, 1, 1]",
-    "%0 = input x T [2, 6, 9, 9]\n%1 = constant T [14, 3, 9, 9]\n%2 = conv2d %0 %1 groups=2",
+    "%0 = input x T [2, 6, 9, 9]\n%1 = constant T [28, 3, 9, 9]\n%2 = conv2d %0 %1 groups=2",
     "%0 = input x T [2, 9, 9, 60]\n%1 = constant T [5, 5, 1, 60]\n\
      %2 = conv2d %0 %1 groups=60 inputLayout=nhwc filterLayout=hwio",
     "%0 = input x T [1, 1, 9, 900]\n%1 = constant T [5, 1, 9, 30]\n%2 = conv2d %0 %1",

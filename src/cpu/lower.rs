@@ -42,7 +42,7 @@ use super::weights::Weights;
 use crate::compile::is_settled;
 use crate::dtype::DataType;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Constant, Epilogue, Graph, Node, ValueId};
+use crate::ir::{Constant, Epilogue, Graph, Hold, Node, ValueId};
 use crate::memory::Buffer;
 use crate::ops::block_product::BlockProduct;
 use crate::ops::elementwise::Elementwise;
@@ -150,6 +150,9 @@ pub struct Lowered {
 /// If the step does not apply the node's epilogue, or would compute in float16: these are bugs in a pass.
 pub fn lower(graph: &Graph, node: &Node, cache: Option<ValueId>, env: &Env, winograd: bool) -> Result<Lowered> {
     assert!(is_settled(graph, node), "{} would compute in float16", node.op.rule().name);
+    // A step may read an operand several times.
+    let constants = node.reads().filter_map(|id| graph.value(*id).constant());
+    let _holds: Vec<Hold> = constants.filter_map(Constant::hold).collect();
     let mut lowering = Lowering::new(graph, node, cache, env, winograd);
     let step = match &node.op {
         Api(op) => lower_op(op, &mut lowering)?,

@@ -1,7 +1,7 @@
 //! Products of one left operand in one step.
 
 use super::arena::Arena;
-use super::evaluate::evaluate;
+use super::evaluate::evaluator;
 use super::memory::Bound;
 use super::plan::{Plan, PlanOptions, TARGET};
 use super::schedule::partition::CALLS;
@@ -202,8 +202,7 @@ fn they_adapt_to_other_numbers_of_rows() {
     for dtype in ["float32", "int4"] {
         let at = |rows: usize| {
             let mut graph = parse(&layer(dtype, rows, &[70, 40, 33]));
-            let evaluate = |graph: &Graph, node: &Node| evaluate(graph, node, &env);
-            let origin = Origin::optimize(&mut graph, &TARGET, Passes::ALL, &evaluate).unwrap();
+            let origin = Origin::optimize(&mut graph, &TARGET, Passes::ALL, &evaluator(&env)).unwrap();
             (graph, origin)
         };
         let (mut graph, origin) = at(1);

@@ -1,6 +1,6 @@
 //! A compiled graph on the CPU: a flat list of steps, a memory plan, and the constants that the steps read.
 
-use super::evaluate::evaluate;
+use super::evaluate::evaluator;
 use super::lower::{Lowered, lower, resize};
 use super::members::{Member, Members};
 use super::memory::{Bound, Memory, Regions, StepPlaces};
@@ -12,7 +12,7 @@ use crate::compile::memory::{MemoryPlan, Place, Space};
 use crate::compile::{Granularity, Operands, Passes, Reads, Target, unpack, widen_halves};
 use crate::description::{Computes, Description, Holdings, Origin, Processor, StepListing};
 use crate::error::Result;
-use crate::ir::{Changes, Filling, Graph, Growing, ValueId};
+use crate::ir::{Changes, Filling, Graph, Growing, Sharing, ValueId};
 use crate::memory::{ALIGNMENT, Buffer};
 use crate::observe::{Observer, Unobserved};
 use crate::ops::{Api, Fusion, Op, Operation};
@@ -106,7 +106,7 @@ impl Plan {
     pub fn of_optimized(graph: &mut Graph, origin: Origin, env: &Env, options: PlanOptions) -> Result<Plan> {
         let memory = MemoryPlan::new(graph, options.share_views, TARGET.granularity);
         let begins = graph.caches().into_boxed_slice();
-        let lowered = lower_all(graph, memory.views(), &begins, env, options)?;
+        let (lowered, sharing) = lower_all(graph, memory.views(), &begins, env, options)?;
         let (mut steps, mut step_of) = (Vec::<PlannedStep>::new(), vec![None; graph.nodes.len()].into_boxed_slice());
         for (index, lowered) in lowered.into_iter().enumerate() {
             let Some(lowered) = lowered else { continue };
@@ -145,6 +145,7 @@ impl Plan {
         };
         plan.place(graph, env, &Changes::all(graph));
         plan.hold_constants(graph)?;
+        drop(sharing);
         env.arena.reserve(plan.memory.arena)?;
         let counts = || plan.steps.iter().map(|step| step.places.counts());
         let (inputs, outputs) = (counts().map(|(n, _)| n).max(), counts().map(|(_, n)| n).max());
@@ -285,7 +286,7 @@ impl Plan {
     /// that the draft accepts but does not define, or if a mapped constant cannot be read.
     pub fn compile(mut graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
         graph.check_defined()?;
-        let origin = Origin::optimize(&mut graph, &TARGET, passes, &|graph, node| evaluate(graph, node, env))?;
+        let origin = Origin::optimize(&mut graph, &TARGET, passes, &evaluator(env))?;
         Plan::of_optimized(&mut graph, origin, env, options)
     }
 
@@ -399,7 +400,7 @@ fn lower_all(
     begins: &[Option<ValueId>],
     env: &Env,
     options: PlanOptions,
-) -> Result<Vec<Option<Lowered>>> {
+) -> Result<(Vec<Option<Lowered>>, Sharing)> {
     let mut readers = Readers::new(graph);
     let mut all = Vec::with_capacity(graph.nodes.len());
     for (index, is_view) in views.iter().enumerate() {
@@ -411,7 +412,7 @@ fn lower_all(
         });
         readers.note(graph, &mut all);
     }
-    Ok(all)
+    Ok((all, readers.into_sharing()))
 }
 
 /// The memory held by the constants and steps of a plan. Memory that several of them share counts once, as a constant
@@ -484,7 +485,7 @@ mod tests {
     use crate::cpu::schedule::partition::CALLS;
     use crate::cpu::schedule::pool::Threads;
     use crate::cpu::simd::Isa;
-    use crate::ir::{Constant, Node, parse};
+    use crate::ir::{Constant, parse};
     use crate::memory::counting::heap_of;
 
     /// Keeps the layout of images: every step then belongs to an operator of the graph.
@@ -636,8 +637,7 @@ mod tests {
         for text in graphs {
             let at = |n: usize| {
                 let mut graph = parse(&text.replace("SIZE", &n.to_string()));
-                let evaluate = |graph: &Graph, node: &Node| evaluate(graph, node, &env);
-                let origin = Origin::optimize(&mut graph, &TARGET, Passes::ALL, &evaluate).unwrap();
+                let origin = Origin::optimize(&mut graph, &TARGET, Passes::ALL, &evaluator(&env)).unwrap();
                 (graph, origin)
             };
             let (mut before, origin) = at(9);

@@ -1,7 +1,7 @@
 //! Products of any sizes, strides and formats, chosen by bytes, against the oracle: for tests with arbitrary input.
 
 use super::arena::Arena;
-use super::evaluate::evaluate;
+use super::evaluate::evaluator;
 use super::plan::{Plan, PlanOptions, TARGET};
 use super::schedule::pool::Threads;
 use super::simd::Isa;
@@ -77,7 +77,7 @@ fn pools() -> &'static [Threads; 3] {
 fn run(graph: &Graph, inputs: &HashMap<String, Tensor>, isa: Isa, threads: &Threads) -> Vec<u8> {
     let env = Env { threads, isa, arena: &Arena::default() };
     let mut graph = graph.clone();
-    optimize(&mut graph, &TARGET, Passes::ALL, &|graph, node| evaluate(graph, node, &env)).expect("a graph");
+    optimize(&mut graph, &TARGET, Passes::ALL, &evaluator(&env)).expect("a graph");
     let options = PlanOptions { fill_arena: true, ..PlanOptions::default() };
     let mut plan = Plan::new(graph, &env, options).expect("a plan");
     let buffer = |bytes: &[u8]| Buffer::copy_of(bytes).expect("memory");

@@ -5,7 +5,7 @@ use super::lower::Lowered;
 use super::product::panels::Panels;
 use super::step::Step;
 use super::steps::gather::PackedGatherStep;
-use crate::ir::{Graph, Node, Source, Value, ValueId};
+use crate::ir::{Constant, Graph, Identity, Node, Sharing, Source, Value, ValueId};
 use crate::memory::Buffer;
 use crate::ops::{Api, Op};
 use std::collections::HashMap;
@@ -24,6 +24,8 @@ pub struct Readers {
     /// Constants that are only gathered from and packed for products, such as the embedding of a language model that
     /// also computes its logits. Gathers then read rows from the panels.
     tied: HashMap<ValueId, Tied>,
+    /// What several readers compute from the same constants.
+    sharing: Sharing,
 }
 
 impl Readers {
@@ -35,14 +37,23 @@ impl Readers {
                 gathers.entry(id).or_default().push(index);
             }
         }
-        let addresses = |id: &ValueId| Some((graph.value(*id).constant()?.address(), *id));
-        let gathered: HashMap<*const u8, ValueId> = gathers.keys().filter_map(addresses).collect();
+        let identity = |constant: &Constant| (Identity::of(constant), constant.len());
+        let identities = |id: &ValueId| Some((identity(graph.value(*id).constant()?), *id));
+        let gathered: HashMap<_, ValueId> = gathers.keys().filter_map(identities).collect();
         let stored = |(index, value): (usize, &Value)| {
             let halves = value.constant()?.halves()?;
-            Some((ValueId(index as u32), *gathered.get(&halves.address())?))
+            Some((ValueId(index as u32), *gathered.get(&identity(&halves))?))
         };
         let stored = graph.values.iter().enumerate().filter_map(stored).collect();
-        Readers { raw: graph.use_counts(), gathers, stored, tied: HashMap::new() }
+        let mut sharing = Sharing::default();
+        let reads = graph.nodes.iter().flat_map(Node::reads).chain(graph.outputs.iter().map(|(_, id)| id));
+        reads.filter_map(|id| graph.value(*id).constant()).for_each(|constant| sharing.expect(constant));
+        Readers { raw: graph.use_counts(), gathers, stored, tied: HashMap::new(), sharing }
+    }
+
+    /// What constants that are read in place have in common with others.
+    pub fn into_sharing(self) -> Sharing {
+        self.sharing
     }
 
     /// The step of `node`, if it gathers from a constant that is only kept packed.
@@ -63,6 +74,9 @@ impl Readers {
                 continue;
             }
             self.raw[id.index()] -= 1;
+            if let Some(constant) = graph.value(id).constant() {
+                self.sharing.done(constant);
+            }
             let stored = *self.stored.get(&id).unwrap_or(&id);
             if operand == 1 {
                 self.tie(graph, all, stored);
@@ -89,6 +103,9 @@ impl Readers {
         let Some(steps) = gathers.iter().map(step).collect::<Option<Vec<_>>>() else { return };
         for (node, step) in steps.into_iter().filter(|(node, _)| *node < index) {
             all[node] = Some(lowered(step));
+        }
+        if let Some(constant) = graph.value(id).constant() {
+            (0..self.raw[id.index()]).for_each(|_| self.sharing.done(constant));
         }
         self.raw[id.index()] = 0;
         self.tied.insert(id, matrix);

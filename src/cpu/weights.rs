@@ -6,7 +6,7 @@ use super::schedule::pool::Threads;
 use super::schedule::shared::for_each_chunk;
 use crate::dtype::{DataType, Element};
 use crate::error::Result;
-use crate::ir::{Constant, FileType, Identity, Widened};
+use crate::ir::{Constant, Derived, FileType, Filled, Identity, Widened};
 use crate::memory::{Buffer, MIN_SHARED_BYTES, Mapped, WeakMap, bytes_of, elements, elements_mut, share};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -38,6 +38,8 @@ enum Source<'a> {
     Memory(&'a Arc<Buffer>),
     Mapped(&'a Mapped),
     Widened(&'a Widened),
+    Derived(&'a Derived),
+    Filled(Filled),
 }
 
 /// Buffers for a piece as it is stored, if it is not in memory, and widened. They grow as needed.
@@ -45,6 +47,8 @@ enum Source<'a> {
 pub struct Staging {
     stored: Option<Buffer>,
     wide: Option<Buffer>,
+    /// What a derived constant is a part of: computed for the first piece, and held for the others.
+    output: Option<Arc<Buffer>>,
 }
 
 impl<'a> Weights<'a> {
@@ -58,6 +62,11 @@ impl<'a> Weights<'a> {
                 (Source::Mapped(widened.stored()), DataType::Float16, widened.range().start)
             }
             Constant::Widened(widened) => (Source::Widened(widened), dtype, 0),
+            Constant::Filled(filled) => (Source::Filled(*filled), dtype, 0),
+            Constant::Derived(derived) => {
+                let dtype = if derived.is_wide() { DataType::Float16 } else { dtype };
+                (Source::Derived(derived), dtype, 0)
+            }
         };
         Weights { source, dtype, first, threads }
     }
@@ -91,11 +100,11 @@ impl<'a> Weights<'a> {
         matches!(self.source, Source::Widened(widened) if widened.from() == FileType::Bfloat16)
     }
 
-    /// How many elements to read in one [`piece`](Self::piece): any number if they are float32 in memory.
+    /// How many elements to read in one [`piece`](Self::piece): any number if they are float32 in memory, or derived.
     pub fn piece_len(&self) -> usize {
         match self.source {
             _ if self.dtype == DataType::Float16 => WIDENED_LEN,
-            Source::Slice(_) | Source::Memory(_) => usize::MAX,
+            Source::Slice(_) | Source::Memory(_) | Source::Derived(_) => usize::MAX,
             _ => PIECE_BYTES / self.dtype.size(),
         }
     }
@@ -112,7 +121,7 @@ impl<'a> Weights<'a> {
         'a: 's,
     {
         let len = range.len() * size_of::<f32>();
-        let bytes = self.stored(range, &mut staging.stored)?;
+        let bytes = self.stored(range, (&mut staging.stored, &mut staging.output))?;
         if self.dtype != DataType::Float16 {
             return Ok(elements(bytes));
         }
@@ -122,7 +131,11 @@ impl<'a> Weights<'a> {
     }
 
     /// The stored bytes of the elements in `range`.
-    fn stored<'s>(&self, range: Range<usize>, copy: &'s mut Option<Buffer>) -> Result<&'s [u8]>
+    fn stored<'s>(
+        &self,
+        range: Range<usize>,
+        (copy, output): (&'s mut Option<Buffer>, &'s mut Option<Arc<Buffer>>),
+    ) -> Result<&'s [u8]>
     where
         'a: 's,
     {
@@ -140,6 +153,16 @@ impl<'a> Weights<'a> {
                 let copy = room(copy, len)?;
                 widened.read(at, copy)?;
                 Ok(copy)
+            }
+            Source::Filled(Filled { byte, .. }) => {
+                let copy = room(copy, len)?;
+                copy.fill(byte);
+                Ok(copy)
+            }
+            Source::Derived(derived) => {
+                // The old one is dropped afterwards: the same output is not computed again.
+                let output = output.insert(derived.output()?);
+                Ok(&output.bytes()[derived.range()][at..][..len])
             }
         }
     }
@@ -170,6 +193,8 @@ impl<'a> Weights<'a> {
             Source::Widened(widened) => {
                 (Identity::of_widened(widened, self.first), Keeping::of_widened(widened, self.first))
             }
+            Source::Derived(derived) => (Identity::of_output(derived, first), Keeping::of_derived(derived, first)),
+            Source::Filled(filled) => (Identity::of_filled(filled), None),
         };
         let identities = iter::once(identity).chain(others.iter().map(|other| Identity::of(other))).collect();
         let keeping = keeping.and_then(|keeping| keeping.with(others));

@@ -1,7 +1,8 @@
 //! Graphs with mapped constants: the same bits as with owned ones, and memory held only once.
 
 use super::arena::Arena;
-use super::plan::{Plan, PlanOptions};
+use super::evaluate::evaluator;
+use super::plan::{Plan, PlanOptions, TARGET};
 use super::probe::stored_as_bfloat16;
 use super::product::formats::ByteFormat;
 use super::schedule::pool::Threads;
@@ -9,14 +10,16 @@ use super::simd::Isa;
 use super::steps::Env;
 use super::weights::{Weights, origins, resident};
 use crate::compile::Passes;
+use crate::description::Origin;
 use crate::dtype::DataType;
 use crate::error::{ErrorKind, Result};
-use crate::ir::{Constant, Graph, Source, ValueId, Widened, parse};
+use crate::ir::{Constant, Evaluator, Graph, Source, ValueId, Widened, parse};
 use crate::memory::{Buffer, Mapped};
 #[cfg(target_os = "linux")]
 use crate::testing::alone;
 use crate::testing::{Tolerance, check, run_compiled, shrink, with_mapped_constants};
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
 fn plan(graph: &Graph) -> Plan {
     let threads = Threads::new(1).unwrap();
@@ -336,4 +339,92 @@ fn measure_a_large_weight() {
 fn weight_bytes(plan: &Plan) -> usize {
     let memory = plan.description().memory;
     memory.constants + memory.packed
+}
+
+/// A product, a convolution, and other readers of constants that are folded and large.
+const FOLDED: [&str; 5] = [
+    "%0 = input x T [5, 130]\n%1 = constant T [130, 128]\n%2 = constant T [130, 128]\n\
+     %3 = concat %1 %2 axis=1\n%4 = matmul %0 %3",
+    "%0 = input x T [5, 130]\n%1 = constant T [130, 128]\n%2 = constant T [130, 128]\n%3 = concat %1 %2 axis=1\n\
+     %5 = matmul %0 %3\n%6 = input z T [130, 256]\n%7 = add %6 %3\n%8 = reduceSum %7 axes=[0] keepDimensions=true\n\
+     %4 = add %5 %8",
+    "%0 = input x T [1, 64, 9, 9]\n%1 = constant T [64, 64, 3, 3]\n%2 = conv2d %0 %1 padding=[1, 1, 1, 1]\n\
+     %3 = constant T [64] 1 2 3\n%5 = constant T [64] 1 2 3\n%4 = batchNormalization %2 %3 %5",
+    "%0 = input x T [2, 256]\n%1 = constant T [512, 256]\n%2 = tanh %1\n%3, %5 = split %2 splits=2\n\
+     %6 = gemm %0 %3 bTranspose=true\n%7 = gemm %0 %5 bTranspose=true\n%4 = mul %6 %7",
+    "%0 = input x int32 [7]\n%1 = constant T [512, 128]\n%2 = tanh %1\n%3 = gather %2 %0\n\
+     %4 = gemm %3 %2 bTranspose=true",
+];
+
+/// Computes all derived constants of a graph.
+fn computed(mut graph: Graph) -> Graph {
+    for value in &mut graph.values {
+        let Some(constant @ Constant::Derived(_)) = value.constant() else { continue };
+        value.source = Source::Constant(match constant.halves() {
+            Some(halves) => {
+                let halves = halves.buffer().unwrap();
+                let len = halves.len();
+                Constant::Widened(Widened::of_halves(Mapped::new(halves, 0..len).unwrap()))
+            }
+            None => Constant::Owned(constant.buffer().unwrap()),
+        });
+    }
+    graph
+}
+
+#[test]
+fn folded_constants_are_computed_once_when_a_graph_is_lowered_and_never_if_their_panels_are_known() {
+    let threads = Threads::new(2).unwrap();
+    let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
+    for text in FOLDED {
+        // Scales are not folded into filters of float16.
+        let types = if text.contains("conv2d") { &["float32"][..] } else { &["float32", "float16"] };
+        for dtype in types {
+            let graph = parse(&(text.replace(" T ", &format!(" {dtype} ")) + "\noutput y = %4"));
+            let calls: Arc<Mutex<Vec<usize>>> = Arc::default();
+            let (cpu, own) = (evaluator(&env), calls.clone());
+            let counting = Evaluator::new(move |graph, node| {
+                own.lock().unwrap().push(std::ptr::from_ref(graph).addr());
+                cpu.evaluate(graph, node)
+            });
+            let (mut lazy, _file) = with_mapped_constants(&graph, 3);
+            let origin = Origin::optimize(&mut lazy, &TARGET, Passes::ALL, &counting).unwrap();
+            calls.lock().unwrap().clear();
+            let plan = |graph: &Graph| {
+                Plan::of_optimized(&mut graph.clone(), origin.clone(), &env, PlanOptions::default()).unwrap()
+            };
+            let first = plan(&lazy);
+            let nodes = calls.lock().unwrap().clone();
+            let distinct: HashSet<usize> = nodes.iter().copied().collect();
+            assert!(!nodes.is_empty() && distinct.len() == nodes.len(), "{nodes:?} of\n{lazy}");
+            let again = plan(&lazy);
+            assert_eq!(calls.lock().unwrap().len(), nodes.len(), "nothing is computed again for\n{lazy}");
+            assert_eq!(addresses(&first), addresses(&again));
+            // Equal bytes share a buffer.
+            assert_eq!(addresses(&first), addresses(&plan(&computed(lazy.clone()))), "the bits of\n{lazy}");
+        }
+    }
+}
+
+#[test]
+fn folded_constants_give_correct_results() {
+    for text in FOLDED {
+        let graph = parse(&(text.replace(" T ", " float32 ") + "\noutput y = %4"));
+        check(&graph, Tolerance::ulps(64).or_absolute(0.1));
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_before_a_folded_constant_is_computed_is_an_error() {
+    let graph = parse(&(FOLDED[0].replace(" T ", " float32 ") + "\noutput y = %4"));
+    let threads = Threads::new(1).unwrap();
+    let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
+    let (mut mapped, file) = with_mapped_constants(&graph, 1);
+    let origin = Origin::optimize(&mut mapped, &TARGET, Passes::ALL, &evaluator(&env)).unwrap();
+    if shrink(&file, 5000) {
+        let error =
+            Plan::of_optimized(&mut mapped, origin, &env, PlanOptions::default()).err().expect("the bytes are gone");
+        assert_eq!(error.kind, ErrorKind::Operation);
+        assert!(error.message.ends_with("and has 5000 now"), "{error}");
+    }
 }

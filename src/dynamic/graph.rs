@@ -5,8 +5,10 @@ use crate::description::Description;
 use crate::dimension::Dim;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::ir::Growing;
+use crate::memory::store::Store;
 use crate::runtime::{CompiledGraph, Contents, Context, Done, Recent, Site, Template, Templates, Tensor, panicked};
 use crate::shape::Descriptor;
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -114,11 +116,12 @@ impl DynamicGraph {
         if let Some(known) = self.kept.find(|(of, graph)| (of == key).then(|| graph.clone())) {
             return Ok(known);
         }
-        let (outline, Key { sizes, growing }) = (self.outline()?, key);
+        let (outline, Key { sizes, growing }, store) = (self.outline()?, key, RefCell::new(None));
         let record = || {
             Template::record(sizes, |free| {
                 let mut graph = outline.at(free)?;
                 graph.growing = growing.to_vec();
+                store.replace(site.keep(&mut graph)?);
                 Ok((Some(site.optimize(graph)?), growing.clone()))
             })
         };
@@ -126,6 +129,7 @@ impl DynamicGraph {
         let spare = self.kept.make_room(site.kept_sizes()).map(|(_, graph)| graph);
         let (compiled, _) = template.compile(site, &values, spare)?;
         let compiled = compiled.expect("it has outputs, and sizes are not 0");
+        store.take().iter().for_each(|store: &Arc<Store>| store.save());
         self.kept.add(&(key.clone(), compiled.clone()));
         Ok(compiled)
     }

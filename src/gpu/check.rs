@@ -13,7 +13,7 @@ use super::verdicts::{self, Fault};
 use crate::compile::{Passes, optimize};
 use crate::dtype::{DataType, Number};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Graph, parse};
+use crate::ir::{Evaluator, Graph, parse};
 use crate::ops::tensor::Tensor;
 use crate::reference;
 use crate::shape::Descriptor;
@@ -215,7 +215,7 @@ fn families() -> Vec<Family> {
 /// The graph of a case, after the passes for GPUs.
 fn compiled(case: &Case) -> Result<Graph> {
     let mut graph = parse(&case.text);
-    optimize(&mut graph, &TARGET, Passes::ALL, &reference::evaluate)?;
+    optimize(&mut graph, &TARGET, Passes::ALL, &Evaluator::new(reference::evaluate))?;
     Ok(graph)
 }
 

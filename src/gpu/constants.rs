@@ -4,7 +4,7 @@
 use super::device::Device;
 use super::kernel::ALIGNMENT;
 use crate::error::Result;
-use crate::ir::{Constant, Identity};
+use crate::ir::{Constant, Identity, Sharing};
 use crate::memory::{Buffer, WeakMap};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -87,12 +87,15 @@ impl Device {
         let sizes = all.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(constant, _)| constant.len());
         let small = sizes.filter(|&bytes| bytes < LARGE).map(|bytes| bytes.next_multiple_of(ALIGNMENT)).sum();
         let mut room = Room { left: small, ..Room::default() };
+        let mut sharing = Sharing::default();
+        all.iter().for_each(|constant| sharing.expect(constant));
         let place = |(constant, known): (&&Constant, Option<Arc<DeviceConstant>>)| {
             // It may have been uploaded for another operand meanwhile.
             if let Some(known) = known.or_else(|| resident.by_identity.get(&key(constant)).pop()) {
                 return Ok(known);
             }
             let placed = self.place(&mut resident, constant, &mut room)?;
+            sharing.done(constant);
             resident.by_identity.insert(key(constant), &placed);
             Ok(placed)
         };

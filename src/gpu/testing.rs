@@ -6,7 +6,7 @@ use super::dialect::Dialect;
 use super::plan::{Plan, PlanOptions, TARGET};
 use crate::compile::{Passes, optimize};
 use crate::dtype::DataType;
-use crate::ir::{Graph, Node};
+use crate::ir::{Evaluator, Graph, Node};
 use crate::ops::Operation;
 use crate::ops::tensor::Tensor;
 use crate::reference;
@@ -115,7 +115,7 @@ pub fn check_in(graph: &Graph, tolerance: Tolerance, adapt: impl Fn(Dialect) -> 
 /// Optimizes `graph` with the passes for GPUs; the oracle folds its constants.
 pub fn optimized(graph: &Graph) -> Graph {
     let mut graph = graph.clone();
-    optimize(&mut graph, &TARGET, Passes::ALL, &reference::evaluate).expect("a graph");
+    optimize(&mut graph, &TARGET, Passes::ALL, &Evaluator::new(reference::evaluate)).expect("a graph");
     graph
 }
 

@@ -1,6 +1,6 @@
 //! The builder behind `MLGraphBuilder`: validates operators one by one and appends them to a graph.
 
-use super::{Constant, Epilogue, Graph, Node, Source, ValueId};
+use super::{Constant, Epilogue, Filled, Graph, Node, Source, ValueId};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::error::{Error, Problem, Result, amount};
@@ -128,6 +128,16 @@ impl Builder {
     pub fn constant_mapped(&mut self, descriptor: Descriptor, window: Mapped) -> Result<OperandId> {
         check_constant(&descriptor, window.len(), self.max_tensor_bytes)?;
         Ok(self.graph.add_value(descriptor, Source::Constant(Constant::Mapped(window))))
+    }
+
+    /// A constant of which every byte is `byte`: it takes no memory.
+    ///
+    /// # Errors
+    /// A TypeError if the descriptor exceeds the limits.
+    pub fn constant_filled(&mut self, descriptor: Descriptor, byte: u8) -> Result<OperandId> {
+        let len = descriptor.bytes();
+        check_constant(&descriptor, len, self.max_tensor_bytes)?;
+        Ok(self.graph.add_value(descriptor, Source::Constant(Constant::Filled(Filled { byte, len }))))
     }
 
     /// A constant of integers that depend on sizes still unknown. It may have any data type.

@@ -1,6 +1,6 @@
 //! The bytes of constants.
 
-use super::{FileType, Widened};
+use super::{Derived, FileType, Hold, Widened};
 use crate::error::Result;
 use crate::memory::{Buffer, Mapped};
 use std::ops::Range;
@@ -15,6 +15,19 @@ pub enum Constant {
     Mapped(Mapped),
     /// Stored in another type than its own, such as one that WebNN lacks: widened when read.
     Widened(Widened),
+    /// Computed from other constants when it is read.
+    Derived(Derived),
+    /// The same byte everywhere.
+    Filled(Filled),
+}
+
+/// Bytes that are all the same: they take no memory until they are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Filled {
+    /// Each byte.
+    pub byte: u8,
+    /// Number of bytes.
+    pub len: usize,
 }
 
 impl Constant {
@@ -24,6 +37,8 @@ impl Constant {
             Constant::Owned(buffer) => buffer.len(),
             Constant::Mapped(window) => window.len(),
             Constant::Widened(widened) => widened.len(),
+            Constant::Derived(derived) => derived.len(),
+            Constant::Filled(filled) => filled.len,
         }
     }
 
@@ -37,7 +52,7 @@ impl Constant {
         if let Constant::Owned(buffer) = self { buffer.len() } else { 0 }
     }
 
-    /// Returns all bytes in aligned memory: a copy if they are read when needed.
+    /// Returns all bytes in aligned memory: a copy if they are read or computed when needed.
     ///
     /// # Errors
     /// An `UnknownError` if memory for a copy runs out, an `OperationError` if a mapped file cannot be read.
@@ -57,24 +72,41 @@ impl Constant {
             Constant::Owned(_) => Constant::Owned(self.part(range)?),
             Constant::Mapped(window) => Constant::Mapped(window.window(range)),
             Constant::Widened(widened) => Constant::Widened(widened.window(range)),
+            Constant::Derived(derived) => Constant::Derived(derived.window(range)),
+            Constant::Filled(filled) => {
+                assert!(range.start <= range.end && range.end <= filled.len);
+                Constant::Filled(Filled { len: range.len(), ..*filled })
+            }
         })
     }
 
-    /// Where the bytes are, for those that are not widened: tells whether constants share them.
-    pub fn address(&self) -> *const u8 {
+    /// Size in bytes of the memory that is freed with the constant, if nothing else holds it.
+    pub fn retained_bytes(&self) -> usize {
+        let of_window = |window: &Mapped| window.backing().buffer().map_or(0, |buffer| buffer.len());
         match self {
-            Constant::Owned(buffer) => buffer.bytes().as_ptr(),
-            Constant::Mapped(window) => window.backing().as_ref()[window.range()].as_ptr(),
-            Constant::Widened(_) => std::ptr::null(),
+            Constant::Owned(buffer) => buffer.len(),
+            Constant::Mapped(window) => of_window(window),
+            Constant::Widened(widened) => of_window(widened.stored()),
+            Constant::Derived(derived) => derived.retained_bytes(),
+            Constant::Filled(_) => 0,
         }
+    }
+
+    /// Keeps the bytes in memory once they are computed, if they are computed when they are read.
+    pub fn hold(&self) -> Option<Hold> {
+        if let Constant::Derived(derived) = self { Some(derived.hold()) } else { None }
     }
 
     /// The elements of a float32 constant as the float16 numbers that they are stored as, if they are.
     pub fn halves(&self) -> Option<Constant> {
-        let Constant::Widened(widened) = self else { return None };
-        let Range { start, end } = widened.range();
-        let is_half = widened.from() == FileType::Float16;
-        is_half.then(|| Constant::Mapped(widened.stored().window(2 * start..2 * end)))
+        match self {
+            Constant::Widened(widened) if widened.from() == FileType::Float16 => {
+                let Range { start, end } = widened.range();
+                Some(Constant::Mapped(widened.stored().window(2 * start..2 * end)))
+            }
+            Constant::Derived(derived) => derived.halves().map(Constant::Derived),
+            _ => None,
+        }
     }
 
     /// The elements of a float32 constant as the places in a table of numbers that they are stored as, if they are.
@@ -100,6 +132,14 @@ impl Constant {
                 let mut copy = Buffer::zeroed(part.len())?;
                 part.read(0, copy.bytes_mut())?;
                 Arc::new(copy)
+            }
+            Constant::Derived(derived) => derived.window(range).buffer()?,
+            Constant::Filled(filled) => {
+                let mut bytes = Buffer::zeroed(range.len())?;
+                if filled.byte != 0 {
+                    bytes.bytes_mut().fill(filled.byte);
+                }
+                Arc::new(bytes)
             }
         })
     }

@@ -1,6 +1,6 @@
 //! Recognizes bytes of constants without reading them.
 
-use super::{Constant, FileType, Widened};
+use super::{Constant, Derived, FileType, Filled, Widened};
 use crate::memory::{Buffer, Mapped};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
@@ -23,6 +23,11 @@ impl Identity {
             Constant::Owned(buffer) => Identity::of_buffer(buffer, 0),
             Constant::Mapped(window) => Identity::of_window(window, 0),
             Constant::Widened(widened) => Identity::of_widened(widened, 0),
+            Constant::Derived(derived) => {
+                let widened = derived.is_wide().then_some((FileType::Float16, 0));
+                Identity { widened, ..Identity::of_output(derived, 0) }
+            }
+            Constant::Filled(filled) => Identity::of_filled(*filled),
         }
     }
 
@@ -34,6 +39,16 @@ impl Identity {
     /// The bytes of `window` from byte `start` on.
     pub fn of_window(window: &Mapped, start: usize) -> Identity {
         Identity { holder: Holder::of(window), start: window.range().start + start, widened: None }
+    }
+
+    /// The bytes that `derived` is stored as from byte `start` on.
+    pub fn of_output(derived: &Derived, start: usize) -> Identity {
+        Identity { holder: Holder::Output(derived.id()), start: derived.range().start + start, widened: None }
+    }
+
+    /// Bytes that are all the same.
+    pub fn of_filled(filled: Filled) -> Identity {
+        Identity { holder: Holder::Filled(filled.byte), start: 0, widened: None }
     }
 
     /// The elements of `widened` from element `first` on.
@@ -50,6 +65,10 @@ enum Holder {
     File(u64),
     /// A buffer. The weak reference keeps any other buffer from having its address.
     Memory(Weak<Buffer>),
+    /// An output of a node, by its number: it is computed when it is read.
+    Output((u64, usize)),
+    /// Nothing: all bytes are this one.
+    Filled(u8),
 }
 
 impl Holder {
@@ -60,10 +79,12 @@ impl Holder {
         }
     }
 
-    fn key(&self) -> (bool, u64) {
+    fn key(&self) -> (u8, u64, usize) {
         match self {
-            Holder::File(id) => (false, *id),
-            Holder::Memory(buffer) => (true, buffer.as_ptr() as u64),
+            Holder::File(id) => (0, *id, 0),
+            Holder::Memory(buffer) => (1, buffer.as_ptr() as u64, 0),
+            Holder::Output((id, output)) => (2, *id, *output),
+            Holder::Filled(byte) => (3, u64::from(*byte), 0),
         }
     }
 }

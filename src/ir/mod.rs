@@ -2,6 +2,7 @@
 
 mod builder;
 mod constant;
+mod derived;
 mod graph;
 mod identity;
 mod listing;
@@ -15,7 +16,8 @@ mod verify;
 mod widened;
 
 pub use builder::{Builder, Checkpoint, OperandId};
-pub use constant::Constant;
+pub use constant::{Constant, Filled};
+pub use derived::{Derived, Evaluator, Hold, Sharing};
 pub use graph::{Epilogue, Evaluate, Graph, Growing, Node, Source, Value, bytes_of_sizes};
 pub use identity::Identity;
 pub use listing::Listing;

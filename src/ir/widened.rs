@@ -108,7 +108,7 @@ impl FileType {
 }
 
 /// Widens float16 numbers, many at a time: processors have no instruction for one.
-fn widen_halves(stored: &[u8], into: &mut [u8]) {
+pub(super) fn widen_halves(stored: &[u8], into: &mut [u8]) {
     let (mut halves, mut floats) = ([f16::ZERO; HALVES], [0.0f32; HALVES]);
     let (stored, into) = (stored.as_chunks::<2>().0, into.as_chunks_mut::<4>().0);
     for (stored, into) in stored.chunks(HALVES).zip(into.chunks_mut(HALVES)) {

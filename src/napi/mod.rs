@@ -30,6 +30,7 @@ use handle::{BuilderHandle, Handle, Owner, handles};
 use napi::Env;
 use napi::bindgen_prelude::{Array, Either, External, Function, Object, Unknown};
 use napi_derive::napi;
+use options::CacheOptions;
 use serde_json::json;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -67,6 +68,8 @@ pub struct ContextOptions {
     pub accelerated: bool,
     /// The adapter of a GPUDevice, as JSON, if one was passed.
     pub gpu_device: Option<String>,
+    /// How packed constants of built graphs are kept on disk, if they are.
+    pub cache: Option<CacheOptions>,
 }
 
 /// Creates a context, which is open when the request `id` has ended. The request `lost` ends with the reason when the
@@ -94,6 +97,7 @@ pub fn create_context(
     };
     let threads = (options.threads > 0).then_some(options.threads as usize);
     let context = runtime::Context::new(threads, low_power).map_err(thrown)?;
+    let context = context.keeping(options.cache.map(CacheOptions::into));
     context.open(wish, environment.watch(lost), environment.request(&env, id));
     Ok(External::new(environment.own(context)))
 }

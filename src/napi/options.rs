@@ -4,9 +4,9 @@ use super::Result;
 use super::convert::{coded, thrown};
 use super::view::View;
 use crate::error::{Code, Error};
+use crate::memory::store::StoreOptions;
 use crate::onnx::Model;
 use crate::onnx::error::quoted;
-use crate::onnx::file::Keeping;
 use crate::session::Constant;
 use crate::session::signature::checked_size;
 use napi_derive::napi;
@@ -96,6 +96,8 @@ pub struct OpenOptions<'a> {
     pub constants: Vec<ConstantOptions<'a>>,
     /// For each output, how many of the last positions along the second to last dimension are computed.
     pub keep_last: KeptCounts,
+    /// After how many milliseconds without use the session frees what it can make again.
+    pub idle: Option<u32>,
     /// How packed weights are kept on disk, if they are.
     pub cache: Option<CacheOptions>,
 }
@@ -111,9 +113,9 @@ pub struct CacheOptions {
     pub by_contents: bool,
 }
 
-impl From<CacheOptions> for Keeping {
-    fn from(CacheOptions { folder, verify, by_contents }: CacheOptions) -> Keeping {
-        Keeping { folder: folder.map(PathBuf::from), verifies: verify, by_contents }
+impl From<CacheOptions> for StoreOptions {
+    fn from(CacheOptions { folder, verify, by_contents }: CacheOptions) -> StoreOptions {
+        StoreOptions { folder: folder.map(PathBuf::from), verifies: verify, by_contents }
     }
 }
 

@@ -33,6 +33,7 @@ use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A session of a context.
 pub struct SessionHandle {
@@ -68,7 +69,7 @@ impl SessionHandle {
 impl Drop for SessionHandle {
     fn drop(&mut self) {
         // In the background: freeing a large model takes long.
-        self.session.release();
+        self.session.destroy();
     }
 }
 
@@ -197,14 +198,15 @@ pub fn open_session(
     options: OpenOptions,
     stop: &External<Stop>,
 ) -> Result<()> {
-    let OpenOptions { dimensions, strict_dimensions, outputs, constants, keep_last, cache } = options;
+    let OpenOptions { dimensions, strict_dimensions, outputs, constants, keep_last, idle, cache } = options;
     let free_dimensions = dimensions.checked("loadModel")?;
     let (model, weight) = taken(model)?;
     let constants = constants.into_iter().map(|constant| constant.constant(&model, &free_dimensions));
     let constants = constants.collect::<Result<_>>()?;
     let keep_last = keep_last.checked()?;
-    let options =
-        SessionOptions { free_dimensions, strict_dimensions, outputs, constants, keep_last, stop: Stop::clone(stop) };
+    let idle = idle.map(|milliseconds| Duration::from_millis(milliseconds.into()));
+    let stop = Stop::clone(stop);
+    let options = SessionOptions { free_dimensions, strict_dimensions, outputs, constants, keep_last, idle, stop };
     let slot = Arc::new(Slot::<(Arc<Session>, String, Option<String>)>::default());
     let (made, owner) = (slot.clone(), Arc::clone(context));
     let collect: Collect = Box::new(move |env| {
@@ -721,8 +723,15 @@ pub fn describe_session(
     Ok(())
 }
 
+/// Frees what a session and its forms can make again, after all previous work.
+#[napi(catch_unwind)]
+pub fn release_session(env: Env, handle: &External<SessionHandle>, id: u32) {
+    let SessionHandle { session, owner, .. } = &**handle;
+    session.release(owner.environment.deliver(&env, id, Box::new(|_| Ok(Vec::new()))));
+}
+
 /// Frees the memory of a session after all previous work.
 #[napi(catch_unwind)]
 pub fn destroy_session(handle: &External<SessionHandle>) {
-    handle.session.release();
+    handle.session.destroy();
 }

@@ -455,6 +455,15 @@ impl Call<'_, '_> {
         Ok(self.importer.builder.constant_of(descriptor, bytes)?)
     }
 
+    /// A constant of which every byte is `byte`.
+    ///
+    /// # Errors
+    /// If the shape is invalid.
+    pub fn same(&mut self, descriptor: Descriptor, byte: u8) -> Step<OperandId> {
+        self.check(&descriptor)?;
+        Ok(self.importer.builder.constant_filled(descriptor, byte)?)
+    }
+
     /// A constant of 4-bit integers as it is stored, which only `dequantizeLinear` reads; `None` for other types and
     /// without elements.
     ///

@@ -3,7 +3,7 @@
 use super::error::{ModelError, Result, quoted};
 use super::proto;
 use crate::error::{Code, Error, amount};
-use crate::memory::store::{Folder, Key, Label, Source, Store};
+use crate::memory::store::{Folder, Key, Label, Source, Store, StoreOptions};
 use crate::memory::{Backing, Mapped, MappedFile, unreadable};
 use bytes::Bytes;
 use prost::Message;
@@ -21,17 +21,6 @@ pub enum FileSource {
 
 /// Replacements for files next to a model, by location.
 pub type ExternalData = Vec<(String, FileSource)>;
-
-/// How what is packed of a model's weights is kept on disk.
-#[derive(Clone, Debug, Default)]
-pub struct Keeping {
-    /// The folder; the user's if none is given.
-    pub folder: Option<PathBuf>,
-    /// Whether bytes are compared with their checksums before they are used.
-    pub verifies: bool,
-    /// Whether files are recognized by their contents, which serves copies of them elsewhere.
-    pub by_contents: bool,
-}
 
 /// The files of one model. They are mapped into memory for parsing; elements are read through windows.
 #[derive(Debug, Default)]
@@ -143,22 +132,23 @@ impl Files {
     ///
     /// # Errors
     /// A NotSupportedError if there is no folder that can be trusted.
-    pub fn keep(&self, keeping: &Keeping, isa: &str) -> Result<(), Error> {
+    pub fn keep(&self, options: &StoreOptions, isa: &str) -> Result<(), Error> {
         let Some(main) = &self.main else { return Ok(()) };
-        let folder = Folder::open(keeping.folder.as_deref())?;
+        let folder = Folder::open(options.folder.as_deref())?;
         let contents = || Source::Contents(Key::of_contents(&main.bytes));
         let source = match main.backing.file() {
             None => contents(),
-            Some(_) if keeping.by_contents => contents(),
+            Some(_) if options.by_contents => contents(),
             Some(file) => {
                 // Reading the whole model takes long: only if it may be of use.
                 let known = Some(()).filter(|()| folder.has_contents(isa)).map(|()| contents());
                 known.filter(|known| folder.path_of(known, isa).exists()).unwrap_or(Source::Stamp(file.stamp().clone()))
             }
         };
-        let model = main.backing.file().map_or("bytes".to_string(), |file| file.path().display().to_string());
+        let shown = |path: &Path| std::path::absolute(path).unwrap_or(path.to_path_buf()).display().to_string();
+        let model = main.backing.file().map_or("bytes".to_string(), |file| shown(file.path()));
         let label = Label { model, isa: isa.to_string() };
-        self.store.get_or_init(|| Store::open(folder, &source, label, keeping.verifies));
+        self.store.get_or_init(|| Store::open(folder, &source, label, options.verifies));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::gpu;
 use crate::gpu::device::Device;
 use crate::gpu::tensor::DeviceTensor;
-use crate::ir::{Builder, Graph, Growing, Node, Stencil};
+use crate::ir::{Builder, Graph, Growing, Stencil};
 use crate::memory::Buffer;
 use crate::observe::{Stopwatch, Unobserved};
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES, MAX_VALUE_BYTES};
@@ -86,8 +86,8 @@ impl Backend {
             Backend::Gpu(_) => &gpu::plan::TARGET,
         };
         // The CPU folds constants for both backends.
-        let evaluate = |graph: &Graph, node: &Node| cpu::evaluate::evaluate(graph, node, env);
-        let origin = Origin::optimize(&mut graph, target, settings.passes, &evaluate)?;
+        let evaluator = cpu::evaluate::evaluator(env);
+        let origin = Origin::optimize(&mut graph, target, settings.passes, &evaluator)?;
         Ok(Optimized { graph, origin })
     }
 

@@ -2,6 +2,7 @@
 
 use super::backend::{Backend, Optimized, Plan, Weight};
 use super::background::panicked;
+use super::keeping::keep;
 use super::settings::{Settings, THREADS_VARIABLE, thread_count};
 use super::tensor::{Contents, Read, Tensor};
 use super::timeline::{Done, Later, Timeline, Turn};
@@ -18,6 +19,7 @@ use crate::gpu::loss::{Listener, Loss};
 use crate::gpu::watch::guarded;
 use crate::ir::{Builder, Graph, Growing, Node, Stencil};
 use crate::memory::Buffer;
+use crate::memory::store::{Store, StoreOptions};
 use crate::observe::Stopwatch;
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES, MAX_VALUE_BYTES};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -47,6 +49,8 @@ pub enum Wish {
 pub struct Context {
     pub(super) timeline: Timeline,
     settings: Settings,
+    /// How packed constants of built graphs are kept on disk, if they are.
+    keeping: Option<Arc<StoreOptions>>,
     tensors: Arc<WeakList<Tensor>>,
     graphs: Arc<WeakList<CompiledGraph>>,
     /// Set while the context is open: from its first request until it is lost.
@@ -110,6 +114,7 @@ impl Context {
         Ok(Context {
             timeline,
             settings,
+            keeping: None,
             tensors: Arc::default(),
             graphs: Arc::default(),
             backend: Arc::default(),
@@ -117,6 +122,11 @@ impl Context {
             remarks: Arc::default(),
             listener: Arc::default(),
         })
+    }
+
+    /// Keeps packed constants of built graphs on disk from now on.
+    pub fn keeping(self, options: Option<StoreOptions>) -> Context {
+        Context { keeping: options.map(Arc::new), ..self }
     }
 
     /// Sets how many plans for different sizes the context's graphs keep.
@@ -368,8 +378,8 @@ impl Context {
     /// Wraps `work` for the timeline, with access to the context.
     fn on_site<T, W: FnOnce(&Site) -> Result<T>>(&self, work: W) -> impl FnOnce(&Env) -> Result<T> + use<T, W> {
         let (settings, opened) = (self.settings, self.opened());
-        let (tensors, graphs) = (self.tensors.clone(), self.graphs.clone());
-        move |env: &Env| work(&Site { env, backend: opened()?, settings, tensors, graphs, watch: None })
+        let (tensors, graphs, keeping) = (self.tensors.clone(), self.graphs.clone(), self.keeping.clone());
+        move |env: &Env| work(&Site { env, backend: opened()?, settings, keeping, tensors, graphs, watch: None })
     }
 
     /// Reserves the context for this thread, if no request is pending.
@@ -392,7 +402,10 @@ impl Context {
         self.graphs.add(&compiled);
         let target = compiled.clone();
         let compile = move |site: &Site| {
+            let mut graph = graph;
+            let store = site.keep(&mut graph)?;
             target.hold(built(|| site.compile(graph))?);
+            store.iter().for_each(|store| store.save());
             Ok(None)
         };
         self.enqueue(compile, done);
@@ -516,6 +529,7 @@ pub struct Site<'a> {
     /// The processor.
     pub backend: Backend,
     settings: Settings,
+    keeping: Option<Arc<StoreOptions>>,
     tensors: Arc<WeakList<Tensor>>,
     graphs: Arc<WeakList<CompiledGraph>>,
     /// Receives the times of the graphs that run here.
@@ -525,9 +539,9 @@ pub struct Site<'a> {
 impl<'a> Site<'a> {
     /// The same site, with `watch` called for every graph that runs.
     pub fn watched(&'a self, watch: &'a Watch<'a>) -> Site<'a> {
-        let Site { env, ref backend, settings, ref tensors, ref graphs, .. } = *self;
+        let Site { env, ref backend, settings, ref keeping, ref tensors, ref graphs, .. } = *self;
         let (backend, tensors, graphs) = (backend.clone(), tensors.clone(), graphs.clone());
-        Site { env, backend, settings, tensors, graphs, watch: Some(watch) }
+        Site { env, backend, settings, keeping: keeping.clone(), tensors, graphs, watch: Some(watch) }
     }
 
     /// Runs `graph` for `operation`; see [`CompiledGraph::run`].
@@ -556,6 +570,17 @@ impl Site<'_> {
     /// An UnknownError if memory runs out, an OperationError if a mapped constant cannot be read.
     pub fn evaluate(&self, graph: &Graph, node: &Node) -> Result<Vec<Buffer>> {
         crate::cpu::evaluate::evaluate(graph, node, self.env)
+    }
+
+    /// Has packed constants of `graph` kept on disk, if the context does that for graphs on the CPU; see [`keep`].
+    ///
+    /// # Errors
+    /// An OperationError if there is no folder that can be trusted.
+    pub fn keep(&self, graph: &mut Graph) -> Result<Option<Arc<Store>>> {
+        match (&self.keeping, &self.backend) {
+            (Some(options), Backend::Cpu) => keep(graph, options, self.env.isa).map_err(of_build),
+            _ => Ok(None),
+        }
     }
 
     /// Compiles `graph` to a plan.

@@ -1,69 +1,141 @@
-//! Returns memory of idle contexts to the system.
+//! Frees memory that is not used for a while. One thread for the whole process sleeps until something may be due; there
+//! is none if nothing can become due.
 
 use crate::cpu::arena::Arena;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// How long an arena is kept unused: longer than the pauses of somebody typing.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// How often arenas are checked, as long as there are any.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// Something that frees memory when it was unused for some time.
+pub trait Idle: Send + Sync {
+    /// Called when it may be due. Returns when to call again; `None` if it need not be watched any more. Must not take
+    /// long: everything else that is watched waits.
+    fn look(&self) -> Option<Instant>;
+}
+
+/// What the thread watches.
+struct Watched {
+    /// The items, and when they may be due.
+    items: Vec<(Instant, Weak<dyn Idle>)>,
+    has_thread: bool,
+}
+
+static WATCHED: Mutex<Watched> = Mutex::new(Watched { items: Vec::new(), has_thread: false });
+
+/// Wakes the thread when an item may be due before all others.
+static SOONER: Condvar = Condvar::new();
+
+fn lock() -> MutexGuard<'static, Watched> {
+    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has the thread [look](Idle::look) at `item` at the time `due`.
+pub fn watch(item: Weak<dyn Idle>, due: Instant) {
+    let mut watched = lock();
+    let is_first = watched.items.iter().all(|(other, _)| due < *other);
+    watched.items.push((due, item));
+    if !watched.has_thread {
+        // If no thread can be started, the memory stays until one can, or its owner ends.
+        watched.has_thread = std::thread::Builder::new().name("webnn-idle".into()).spawn(look_after).is_ok();
+    } else if is_first {
+        SOONER.notify_one();
+    }
+}
+
+/// Looks at all items when they may be due, until none are left.
+fn look_after() {
+    let mut watched = lock();
+    loop {
+        let Some(next) = watched.items.iter().map(|(due, _)| *due).min() else {
+            watched.has_thread = false;
+            return;
+        };
+        let now = Instant::now();
+        if now < next {
+            (watched, _) = SOONER.wait_timeout(watched, next - now).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        }
+        let due: Vec<_> = watched.items.extract_if(.., |(due, _)| *due <= now).collect();
+        // Without the lock: looking may end the last owner of an item, whatever that frees.
+        drop(watched);
+        let again = |(_, item): (Instant, Weak<dyn Idle>)| Some((item.upgrade()?.look()?, item));
+        let again: Vec<_> = due.into_iter().filter_map(again).collect();
+        watched = lock();
+        watched.items.extend(again);
+    }
+}
 
 /// The arena of a context, freed if it is unused for some seconds.
 #[derive(Default)]
 pub struct IdleArena {
     /// The arena itself.
     pub arena: Arena,
-    /// Whether it is in the list of arenas to check.
-    is_listed: AtomicBool,
-}
-
-/// The arenas to check.
-struct Listed {
-    arenas: Vec<Weak<IdleArena>>,
-    /// Whether a thread checks them.
-    is_watched: bool,
-}
-
-static LISTED: Mutex<Listed> = Mutex::new(Listed { arenas: Vec::new(), is_watched: false });
-
-fn lock() -> MutexGuard<'static, Listed> {
-    LISTED.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether it is watched.
+    is_watched: AtomicBool,
 }
 
 impl IdleArena {
     /// Called when there is nothing to compute for now.
     pub fn rest(self: &Arc<Self>) {
-        if self.arena.is_small() || self.is_listed.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let mut listed = lock();
-        listed.arenas.push(Arc::downgrade(self));
-        if !listed.is_watched {
-            // If no thread can be started, the arena stays until one can, or the context ends.
-            listed.is_watched = std::thread::Builder::new().name("webnn-idle".into()).spawn(watch).is_ok();
+        if !self.arena.is_small() && !self.is_watched.swap(true, Ordering::SeqCst) {
+            let item: Weak<Self> = Arc::downgrade(self);
+            watch(item, Instant::now() + IDLE);
         }
     }
 }
 
-/// Frees unused arenas until none are left.
-fn watch() {
-    loop {
-        std::thread::sleep(INTERVAL);
-        let mut listed = lock();
-        listed.arenas.retain(|arena| {
-            let Some(arena) = arena.upgrade() else { return false };
-            let is_small = arena.arena.release(IDLE);
-            if is_small {
-                arena.is_listed.store(false, Ordering::Relaxed);
-            }
-            !is_small
-        });
-        if listed.arenas.is_empty() {
-            listed.is_watched = false;
-            return;
+impl Idle for IdleArena {
+    fn look(&self) -> Option<Instant> {
+        // Before the check: a run that ends after it has the arena watched again.
+        self.is_watched.store(false, Ordering::SeqCst);
+        self.arena.release(IDLE).filter(|_| !self.is_watched.swap(true, Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::mpsc::{Sender, channel};
+
+    /// Asks to be looked at again some times, and tells when that happens.
+    struct Counted {
+        looks: AtomicUsize,
+        tell: Sender<Instant>,
+    }
+
+    impl Idle for Counted {
+        fn look(&self) -> Option<Instant> {
+            let now = Instant::now();
+            self.tell.send(now).unwrap();
+            (self.looks.fetch_sub(1, Ordering::SeqCst) > 1).then(|| now + Duration::from_millis(1))
         }
+    }
+
+    #[test]
+    fn items_are_looked_at_when_they_may_be_due_and_not_kept_alive() {
+        const LONG: Duration = Duration::from_secs(20);
+        let counted = |looks: usize| {
+            let (tell, told) = channel();
+            (Arc::new(Counted { looks: AtomicUsize::new(looks), tell }), told)
+        };
+        let (far, far_told) = counted(1);
+        let weak: Weak<Counted> = Arc::downgrade(&far);
+        watch(weak, Instant::now() + 3600 * Duration::from_secs(1));
+        // The thread sleeps for long, or is about to.
+        let (near, near_told) = counted(3);
+        let (weak, due): (Weak<Counted>, _) = (Arc::downgrade(&near), Instant::now() + Duration::from_millis(5));
+        watch(weak, due);
+        for _ in 0..3 {
+            assert!(near_told.recv_timeout(LONG).unwrap() >= due);
+        }
+        let weak = Arc::downgrade(&near);
+        drop(near);
+        // It was let go after the third look: the channel is closed.
+        assert!(near_told.recv_timeout(LONG).is_err() && weak.upgrade().is_none());
+        assert!(far_told.try_recv().is_err());
     }
 }

@@ -6,7 +6,9 @@ mod context;
 #[cfg(test)]
 mod context_tests;
 mod idle;
+mod keeping;
 mod queue;
+mod release;
 mod rows;
 mod settings;
 mod system;
@@ -19,6 +21,7 @@ pub use crate::gpu::exit::end_openings;
 pub use backend::{Backend, Optimized, Weight};
 pub use background::{panicked, spawn};
 pub use context::{CompiledGraph, Context, Site, Wish};
+pub use idle::{Idle, watch};
 pub use rows::CacheRows;
 pub use system::system_info;
 pub use template::{Recent, Template, Templates};

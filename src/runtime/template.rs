@@ -66,8 +66,8 @@ pub struct Template<T> {
     tape: Tape,
     /// `None` if there is nothing to compute.
     graph: Option<(Mutex<Stencil>, Origin)>,
-    /// Weights that steps read in place, by their addresses. Kept even if no compiled graph uses them at the moment, to
-    /// avoid packing or uploading them again.
+    /// Weights that steps read in place and their sizes in bytes, by their addresses. Kept even if no compiled graph uses
+    /// them at the moment, to avoid packing or uploading them again.
     weights: Mutex<HashMap<usize, (Weight, usize)>>,
     recorded: T,
 }
@@ -129,12 +129,6 @@ impl<T> Template<T> {
     /// Whether an integer computed from the sizes that `values` stand for exceeds the range of integers.
     pub fn saturates(&self, values: &[i64]) -> bool {
         self.tape.saturates(values)
-    }
-
-    /// Calls `visit` with the kept weights, and their sizes in bytes.
-    fn each_weight(&self, visit: &mut dyn FnMut(Weight, usize)) {
-        let weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
-        weights.values().for_each(|(weight, bytes)| visit(weight.clone(), *bytes));
     }
 
     /// Keeps the weights that `graph` reads, which was compiled from this template.
@@ -200,15 +194,18 @@ impl<T> Templates<T> {
         (template, values)
     }
 
-    /// Number of templates.
-    #[cfg(test)]
-    pub fn count(&self) -> usize {
-        self.0.lock().len()
+    /// Calls `visit` with the weights that the templates keep, and their sizes in bytes. Several templates may keep the
+    /// same ones.
+    pub fn each_weight(&self, visit: &mut dyn FnMut(&Weight, usize)) {
+        for template in self.0.lock().iter() {
+            let weights = template.weights.lock().unwrap_or_else(PoisonError::into_inner);
+            weights.values().for_each(|(weight, bytes)| visit(weight, *bytes));
+        }
     }
 
-    /// Calls `visit` with the weights that templates keep, and their sizes in bytes; once for each template.
-    pub fn each_weight(&self, visit: &mut dyn FnMut(Weight, usize)) {
-        self.0.lock().iter().for_each(|template| template.each_weight(visit));
+    /// Number of templates.
+    pub fn count(&self) -> usize {
+        self.0.lock().len()
     }
 
     /// Forgets everything.

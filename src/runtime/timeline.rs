@@ -207,8 +207,13 @@ impl Timeline {
 
     /// Frees the arena after all earlier work.
     pub fn release_arena(&self) {
-        let arena = self.worker.arena.clone();
+        let arena = self.arena();
         self.enqueue_release(move || _ = arena.arena.release(Duration::ZERO));
+    }
+
+    /// The arena of its plans.
+    pub(super) fn arena(&self) -> Arc<IdleArena> {
+        self.worker.arena.clone()
     }
 
     fn send(&self, mut request: Request) {

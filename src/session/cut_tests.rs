@@ -463,7 +463,7 @@ fn endless_loops_end_with_the_session() {
     let other = session.clone();
     let ending = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(100));
-        other.release();
+        other.destroy();
     });
     let error = run(&session, &[f(&[1], &[1.0]), i(&[], &[i64::MAX])]).unwrap_err();
     ending.join().unwrap();

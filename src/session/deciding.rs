@@ -117,6 +117,12 @@ impl Deciding {
         self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).is_ok()
     }
 
+    /// Lets this many templates, which were dropped, be compiled again.
+    pub fn refund(&self, templates: usize) {
+        let earn = |credit: usize| Some(credit.saturating_add(templates.saturating_mul(COST)).min(MAX_IN_A_ROW * COST));
+        _ = self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earn);
+    }
+
     /// Counts a run.
     fn count_run(&self) {
         let earn = |credit: usize| (credit < MAX_IN_A_ROW * COST).then_some(credit + 1);

@@ -2,13 +2,14 @@
 
 use super::Session;
 use super::specialization::Specializations;
+use super::stage::lock;
 use super::template::Bindings;
 use crate::memory::Buffer;
 use crate::memory::store::Store;
 use crate::runtime::{Templates, Weight};
 use serde::Serialize;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// Bytes of the weights of a session, and where they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -29,18 +30,18 @@ pub struct MemoryUse {
 pub(super) fn each_weight(
     kept: &Specializations,
     templates: &Templates<Bindings>,
-    visit: &mut dyn FnMut(Weight, usize),
+    visit: &mut dyn FnMut(&Weight, usize),
 ) {
     for graph in kept.lock().iter().filter_map(|one| one.graph()) {
-        graph.each_weight(&mut *visit);
+        graph.each_weight(|weight, bytes| visit(&weight, bytes));
     }
     templates.each_weight(visit);
 }
 
 impl Session {
     /// Where what is packed of the model is kept on disk, if it is.
-    fn store(&self) -> Option<Arc<Store>> {
-        let model = self.model.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+    pub(super) fn store(&self) -> Option<Arc<Store>> {
+        let model = lock(&self.model).clone()?;
         model.files.store().cloned()
     }
 
@@ -64,22 +65,22 @@ impl Session {
             problem: store.and_then(|store| store.problem()),
             ..MemoryUse::default()
         };
-        // Each weight with its size, its owners in this session, and all of its owners.
-        let mut weights: HashMap<usize, (usize, usize, usize, bool)> = HashMap::new();
-        let mut visit = |weight: Weight, bytes| {
-            let is_mapped = weight.downcast_ref::<Buffer>().is_some_and(Buffer::is_mapped);
-            // One of the owners is the argument.
-            let all = Arc::strong_count(&weight) - 1;
-            let known = weights.entry(Arc::as_ptr(&weight).addr()).or_insert((bytes, 0, all, is_mapped));
-            known.1 += 1;
+        // Each weight with its size, and how many owners it has in this session.
+        let mut weights: HashMap<usize, (Weight, usize, usize)> = HashMap::new();
+        let mut visit = |weight: &Weight, bytes| {
+            let known = weights.entry(Arc::as_ptr(weight).addr()).or_insert_with(|| (weight.clone(), bytes, 0));
+            known.2 += 1;
         };
         each_weight(&self.kept, &self.templates, &mut visit);
-        let program = self.program.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let program = lock(&self.program).clone();
         program.iter().for_each(|program| program.each_weight(&mut visit));
-        for (bytes, own, all, is_mapped) in weights.into_values() {
-            match is_mapped {
+        lock(&self.kept_weights).each(&mut visit);
+        for (weight, bytes, own) in weights.into_values() {
+            // One of the owners is the list.
+            let is_shared = Arc::strong_count(&weight) > own + 1;
+            match weight.downcast_ref::<Buffer>().is_some_and(Buffer::is_mapped) {
                 true => found.mapped += bytes,
-                false if all > own => found.shared += bytes,
+                false if is_shared => found.shared += bytes,
                 false => found.private += bytes,
             }
         }

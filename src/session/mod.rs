@@ -27,6 +27,9 @@ mod memory_tests;
 mod on_software_vulkan;
 mod program;
 mod progress;
+mod release;
+#[cfg(test)]
+mod release_tests;
 mod rounds;
 #[cfg(test)]
 mod rounds_tests;
@@ -34,6 +37,7 @@ pub mod signature;
 #[cfg(test)]
 mod size_tests;
 pub mod specialization;
+mod stage;
 #[cfg(test)]
 mod stage_tests;
 mod template;
@@ -68,6 +72,7 @@ use crate::shape::Descriptor;
 use deciding::Deciding;
 use lookups::Checks;
 use program::Program;
+use release::{Kept, Usage, Use};
 use serde_json::json;
 use specialization::bind_constants;
 use std::cell::RefCell;
@@ -75,6 +80,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 use template::{Bindings, FreeSizes};
 use timing::{Timing, Timings};
 
@@ -93,6 +99,8 @@ pub struct SessionOptions {
     /// By output name, the number of last positions to compute along the second to last dimension; other outputs are
     /// computed whole.
     pub keep_last: BTreeMap<String, u32>,
+    /// After how long without use the session rests, see [`Session::release`]; `None` for never.
+    pub idle: Option<Duration>,
     /// Ends the opening, and what the session does, before it is done.
     pub stop: Stop,
 }
@@ -159,6 +167,7 @@ pub struct SessionRun {
     targets: Vec<Target>,
     /// The texts that feeds and results are numbers of, if there are any.
     texts: Option<Arc<RunTexts>>,
+    in_use: Use,
 }
 
 impl SessionRun {
@@ -252,18 +261,29 @@ impl SessionRun {
     }
 
     fn compute(self, site: &Site, values: Arc<Slot<Vec<Option<Output>>>>) -> Result<Option<Later>> {
-        let SessionRun { session, shapes, mut feeds, later, targets, texts } = self;
+        let SessionRun { session, shapes, mut feeds, later, targets, texts, in_use } = self;
         for (at, copy) in later {
             feeds[at] = Feed::Bytes(Arc::new(copy()?));
         }
         session.checks.check(site, &session.signature, &shapes, &feeds)?;
         let specialization = session.specialize_for(site, &shapes, &feeds)?;
         if specialization.rest.is_none() {
-            return specialization.run(site, feeds, targets, &session, values);
+            let later = specialization.run(site, feeds, targets, &session, values)?;
+            return Ok(later.map(|later| until_ended(later, in_use)));
         }
         values.put(session.run_cut(site, &specialization, feeds, &targets, texts)?);
         Ok(None)
     }
+}
+
+/// `later`, which uses the session until it has ended.
+fn until_ended(mut later: Later, in_use: Use) -> Later {
+    let mut in_use = Some(in_use);
+    Box::new(move |patience| {
+        let ended = later(patience)?;
+        in_use.take();
+        Some(ended)
+    })
 }
 
 /// Bytes from which memory is freed in the background: fewer are freed faster than a thread is woken, which would also keep the
@@ -290,6 +310,14 @@ pub struct Session {
     /// Whether nobody waits for results any more.
     stop: Stop,
     pool: Pool,
+    /// When the session and its forms were used.
+    usage: Arc<Usage>,
+    /// Whether the session is among the forms there.
+    is_form: AtomicBool,
+    /// Whether nothing was used since the session was released: memory is freed rather than kept for other runs.
+    is_resting: AtomicBool,
+    /// What was kept when the session was last released.
+    kept_weights: Mutex<Kept>,
     /// Whether nodes of the model run graphs.
     has_graphs: bool,
     /// For each output, whether its caller has read one that was returned unread.
@@ -377,12 +405,14 @@ impl Session {
         signature.outputs.clone_from(&self.signature.outputs);
         let options = SessionOptions { stop: Stop::default(), ..self.options.clone() };
         let session = Session::of(model, self.context.clone(), options, signature)?;
-        Ok(Session { counts_opened: false, ..session })
+        Ok(Session { counts_opened: false, usage: self.usage.clone(), ..session })
     }
 
     fn of(model: Arc<Model>, context: Arc<Context>, options: SessionOptions, signature: Signature) -> Result<Session> {
         let checks = Checks::of(&model, &signature, &options)?;
         let (templates, kept, program, staged, bytes) = Default::default();
+        let (is_form, is_resting, kept_weights) = Default::default();
+        let usage = Usage::new(options.idle);
         let pool = Pool::new(signature.inputs.len() + signature.outputs.len());
         let is_read = signature.outputs.iter().map(|_| AtomicBool::new(false)).collect();
         let runs_graphs = |node: Node| node.operator().function.is_some() || node.graphs().next().is_some();
@@ -402,6 +432,10 @@ impl Session {
             kept,
             program,
             pool,
+            usage,
+            is_form,
+            is_resting,
+            kept_weights,
             has_graphs,
             is_read,
             counts_opened: true,
@@ -462,6 +496,8 @@ impl Session {
 
     fn weigh(&self) {
         let plans = specialization::bytes_of(&self.kept) + self.staged.load(Ordering::Relaxed);
+        // Plans share the weights that were kept.
+        let plans = plans.max(self.kept_weights.lock().unwrap_or_else(PoisonError::into_inner).bytes());
         let model = self.model.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|_| self.counts_opened);
         let constants = || self.options.constants.iter().map(|constant| constant.bytes.len()).sum::<usize>();
         let opened = model.map_or(0, |model| model.files.memory_bytes() + constants());
@@ -472,11 +508,9 @@ impl Session {
 
     /// The plans of a stage take `now` bytes, and took `before`.
     fn weigh_stage(&self, now: usize, before: usize) {
-        // Both additions wrap.
+        // Wraps.
         self.staged.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
-        self.bytes.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
-        self.save();
-        self.tell();
+        self.weigh();
     }
 
     /// Approximate size of the session in bytes: its plans, its pool, and what it was opened with, if it counts that.
@@ -491,7 +525,7 @@ impl Session {
     /// Checks, between the stages and rounds of a run, that the run may go on.
     ///
     /// # Errors
-    /// An InvalidStateError if the session is released or its context lost.
+    /// An InvalidStateError if the session is destroyed or its context lost.
     fn check_goes_on(&self) -> Result<()> {
         self.stop.check().map_err(|error| error.into_error())?;
         self.context.check_alive()
@@ -502,8 +536,13 @@ impl Session {
         match self.signature.fixed().filter(|_| self.deciding().names().next().is_none()).cloned() {
             None => done.finish(Ok(())),
             Some(shapes) => {
-                let session = self.clone();
-                self.context.enqueue(move |site| session.specialize(site, &shapes, true).map(|_| None), done.coded());
+                let (session, in_use) = (self.clone(), self.in_use());
+                let work = move |site: &Site| {
+                    let made = session.specialize(site, &shapes, true);
+                    drop(in_use);
+                    made.map(|_| None)
+                };
+                self.context.enqueue(work, done.coded());
             }
         }
     }
@@ -511,14 +550,16 @@ impl Session {
     /// A run of the session with feeds of these shapes, as returned by [`Signature::shapes_of_feeds`]. All tensors must
     /// be distinct, and belong to the context of the session.
     pub fn run(self: &Arc<Self>, shapes: Shapes, feeds: Vec<Feed>, targets: Vec<Target>) -> SessionRun {
-        SessionRun { session: self.clone(), shapes, feeds, later: Vec::new(), targets, texts: None }
+        let (session, in_use) = (self.clone(), self.in_use());
+        SessionRun { session, shapes, feeds, later: Vec::new(), targets, texts: None, in_use }
     }
 
     /// Compiles the session for these input shapes, and puts the result and its JSON into `made`.
     pub fn compile(self: &Arc<Self>, shapes: Shapes, made: Arc<Slot<(Arc<Specialization>, String)>>, done: Done) {
-        let session = self.clone();
+        let (session, in_use) = (self.clone(), self.in_use());
         self.context.enqueue(
             move |site| {
+                let _in_use = in_use;
                 let specialization = session.specialize(site, &shapes, false)?;
                 if specialization.rest.is_some() {
                     return Err(session.no_single_graph());
@@ -551,9 +592,10 @@ impl Session {
     /// Describes the compiled session for these input shapes: puts the JSON of an `OnnxDescription` of `onnx.d.ts` into
     /// `made`.
     pub fn describe(self: &Arc<Self>, shapes: Shapes, made: Arc<Slot<String>>, done: Done) {
-        let session = self.clone();
+        let (session, in_use) = (self.clone(), self.in_use());
         self.context.enqueue(
             move |site| {
+                let _in_use = in_use;
                 let specialization = session.specialize(site, &shapes, true)?;
                 let graph = specialization.graph().and_then(|graph| graph.description());
                 let rest = specialization.rest.as_ref();
@@ -573,12 +615,13 @@ impl Session {
         if bytes.is_lent() {
             return;
         }
-        let is_released = self.stop.is_set();
-        let excess = if is_released { vec![bytes] } else { self.pool.give(bytes) };
+        let is_destroyed = self.stop.is_set();
+        let is_unused = is_destroyed || self.is_resting.load(Ordering::Relaxed);
+        let excess = if is_unused { vec![bytes] } else { self.pool.give(bytes) };
         if excess.iter().map(Buffer::len).sum::<usize>() >= MANY_BYTES {
             self.context.enqueue_release(move || drop(excess));
         }
-        if !is_released {
+        if !is_destroyed {
             self.tell();
         }
     }
@@ -589,7 +632,7 @@ impl Session {
     }
 
     /// Frees the memory of the session after all previous work; it counts as nothing from now on.
-    pub fn release(self: &Arc<Self>) {
+    pub fn destroy(self: &Arc<Self>) {
         self.stop.soon();
         (self.observer)(0);
         let session = self.clone();
@@ -597,6 +640,7 @@ impl Session {
             drop(session.model.lock().unwrap_or_else(PoisonError::into_inner).take());
             session.kept.clear();
             session.templates.clear();
+            *session.kept_weights.lock().unwrap_or_else(PoisonError::into_inner) = Kept::default();
             drop(session.program.lock().unwrap_or_else(PoisonError::into_inner).take());
             session.staged.store(0, Ordering::Relaxed);
             session.pool.clear();

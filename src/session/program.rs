@@ -11,8 +11,9 @@ use super::known::{Data, Given, Held, Known, Role, constant, host, unnamed};
 use super::lists;
 use super::memory::each_weight;
 use super::progress::Progress;
-use super::specialization::{Key, Specialization, Specializations, bytes_of, find_kept, spare};
-use super::template::{Bindings, Form, FreeSizes, Recorded, find};
+use super::specialization::{Key, Specialization, bytes_of, find_kept, spare};
+use super::stage::{Stage, Stages, lock};
+use super::template::{Form, FreeSizes, Recorded, find};
 use super::value::{Feed, Item, Target};
 use crate::dimension::Dim;
 use crate::dtype::DataType;
@@ -31,12 +32,12 @@ use crate::onnx::model::{Model, ValueInfo};
 use crate::onnx::run_texts::RunTexts;
 use crate::onnx::tensor::ElementType;
 use crate::onnx::value::Value;
-use crate::runtime::{Backend, Site, Templates, Weight};
+use crate::runtime::{Backend, Site, Weight};
 use crate::shape::Descriptor;
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// How many stages a program keeps in addition to two for each node.
@@ -69,68 +70,6 @@ enum Called {
     Function(NodeId),
 }
 
-/// Nodes that run together, as far as the known values allow.
-#[derive(Default)]
-struct Stage {
-    /// The places of the nodes at which it begins.
-    starts: Vec<u32>,
-    /// The values that its nodes have read in all imports; `None` before the first one.
-    reads: Mutex<Option<Vec<NameId>>>,
-    templates: Templates<Bindings>,
-    kept: Specializations,
-    /// Size of the compiled graphs.
-    bytes: AtomicUsize,
-    /// The stages that follow, by the nodes that have run until then. The program owns them: a long chain of owners would
-    /// end one within the other.
-    next: Mutex<Vec<(Vec<u32>, Weak<Stage>)>>,
-}
-
-impl Stage {
-    /// Adds what its nodes have read in an import: with other decisions, they read more.
-    fn add_reads(&self, read: Vec<NameId>) {
-        let mut reads = lock(&self.reads);
-        let reads = reads.get_or_insert_default();
-        for id in read {
-            if !reads.contains(&id) {
-                reads.push(id);
-            }
-        }
-    }
-
-    /// The stage that begins at `starts` after the nodes `done` have run, if it is known.
-    fn known_after(&self, done: &[u32], starts: &BTreeSet<u32>) -> Option<Arc<Stage>> {
-        let mut next = lock(&self.next);
-        next.retain(|(_, stage)| stage.strong_count() > 0);
-        let is_it = |(other, _): &&(Vec<u32>, Weak<Stage>)| other == done;
-        let found = next.iter().filter(is_it).filter_map(|(_, stage)| stage.upgrade());
-        found.into_iter().find(|stage| starts.iter().eq(&stage.starts))
-    }
-}
-
-/// The stages of a program, without the first one.
-#[derive(Default)]
-struct Stages(Mutex<Vec<Arc<Stage>>>);
-
-impl Stages {
-    /// The stage that begins at `starts` after `stage`, when the nodes `done` have run as well. There are at most `most`;
-    /// beyond that, all are forgotten: a number of cuts that come and go have any number of combinations.
-    fn after(&self, run: &Run, stage: &Stage, done: &[u32], starts: &BTreeSet<u32>, most: usize) -> Arc<Stage> {
-        if let Some(known) = stage.known_after(done, starts) {
-            return known;
-        }
-        let made = Arc::new(Stage { starts: starts.iter().copied().collect(), ..Stage::default() });
-        lock(&stage.next).push((done.to_vec(), Arc::downgrade(&made)));
-        let mut all = lock(&self.0);
-        if all.len() >= most {
-            let bytes = all.iter().map(|stage| stage.bytes.swap(0, Ordering::Relaxed)).sum();
-            run.session.weigh_stage(0, bytes);
-            all.clear();
-        }
-        all.push(made.clone());
-        made
-    }
-}
-
 /// A graph that is ready to run.
 pub(super) struct Prepared {
     pub graph: Arc<Specialization>,
@@ -144,10 +83,6 @@ pub(super) struct Run<'a> {
     pub session: &'a Session,
     /// The texts whose numbers it computes with.
     texts: Arc<RunTexts>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn of_model(error: ModelError) -> Error {
@@ -169,7 +104,7 @@ impl Program {
         depth: usize,
     ) -> Program {
         let flow = Flow::of(&model.arena, graph, &wanted);
-        let first = Arc::new(Stage { starts: flow.first().collect(), ..Stage::default() });
+        let first = Stage::starting_at(flow.first().collect());
         let (stages, bodies) = Default::default();
         Program { model, graph, flow, arguments, depth, wanted, first, stages, bodies }
     }
@@ -277,17 +212,16 @@ impl Program {
         self.stages()[1..].iter().map(|stage| stage.starts.len()).collect()
     }
 
-    /// Calls `visit` with the weights of the graphs of all stages, and their sizes in bytes; once for each owner.
-    pub fn each_weight(&self, visit: &mut dyn FnMut(Weight, usize)) {
-        self.stages().iter().for_each(|stage| each_weight(&stage.kept, &stage.templates, visit));
-        let bodies: Vec<Arc<Program>> = lock(&self.bodies).values().cloned().collect();
-        bodies.iter().for_each(|body| body.each_weight(visit));
-    }
-
     /// Its stages so far.
     fn stages(&self) -> Vec<Arc<Stage>> {
-        let first = std::iter::once(self.first.clone());
-        first.chain(lock(&self.stages.0).iter().cloned()).collect()
+        std::iter::once(self.first.clone()).chain(self.stages.all()).collect()
+    }
+
+    /// Calls `visit` with the weights of its stages, and of the programs that it calls, with their sizes in bytes; once for
+    /// each owner.
+    pub fn each_weight(&self, visit: &mut dyn FnMut(&Weight, usize)) {
+        self.stages().iter().for_each(|stage| each_weight(&stage.kept, &stage.templates, visit));
+        lock(&self.bodies).values().for_each(|body| body.each_weight(visit));
     }
 
     fn place(&self) -> Place<'_> {
@@ -334,7 +268,7 @@ impl Program {
             }
             if !progress.step.is_empty() {
                 let (done, most) = (std::mem::take(&mut progress.step), MIN_STAGES + 2 * self.flow.nodes.len());
-                stage = self.stages.after(run, &stage, &done, &progress.ready, most);
+                stage = self.stages.after(run.session, &stage, &done, &progress.ready, most);
             }
             let before = progress.counters(&self.wanted);
             let ran = self.run_stage(run, &stage, &mut progress)?;

@@ -66,7 +66,7 @@ struct BoundRounds {
 ///
 /// # Errors
 /// An OnnxError for an unsupported or invalid part of the graph, an OperationError if computing fails, an UnknownError
-/// if memory runs out, an InvalidStateError if the session is released or its context lost.
+/// if memory runs out, an InvalidStateError if the session is destroyed or its context lost.
 pub(super) fn run_ahead(node: &Turn, body: &Program, rounds: &mut Rounds<Turn>) -> Result<()> {
     // On a GPU, states stay on the device in any case, and slices and rows are copied to and from it one by one.
     if rounds.round >= ATTEMPTS || !matches!(node.run.site.backend, Backend::Cpu) {

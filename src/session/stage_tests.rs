@@ -125,7 +125,7 @@ fn an_import_ends_when_it_should() {
     assert_eq!(error.code, Some(crate::error::Code::Destroyed));
     // Host operators look as well.
     assert_eq!(run(&session, &[f(&[3], &[0.0, 1.0, 0.0])]).unwrap(), [i(&[1, 1], &[1])]);
-    session.release();
+    session.destroy();
     assert_eq!(run(&session, &[f(&[3], &[1.0, 1.0, 0.0])]).unwrap_err().code, Some(crate::error::Code::Destroyed));
 }
 

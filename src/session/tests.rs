@@ -342,7 +342,7 @@ fn a_session_keeps_the_last_used_graphs_and_nothing_after_its_release() {
     assert_eq!(id_of(1).unwrap(), first[0]);
     assert_ne!(id_of(2).unwrap(), first[1]);
     assert_eq!(session.bytes(), bytes, "weights are counted once");
-    session.release();
+    session.destroy();
     let error = id_of(1).unwrap_err();
     assert_eq!((error.code, session.bytes()), (Some(Code::Destroyed), 0));
 }
@@ -365,7 +365,7 @@ fn a_session_tells_its_size_with_all_that_it_was_opened_with() {
     assert!(told.try_iter().last() > Some(own + (1 << 20)));
     let shapes = BTreeMap::from([("x".to_string(), vec![2, 1])]);
     let shapes = session.signature().shapes_of_names("compile", &shapes).unwrap();
-    session.release();
+    session.destroy();
     finished(|done| session.compile(shapes, Arc::default(), done)).unwrap_err();
     assert_eq!(told.try_iter().last(), Some(0));
 }

@@ -175,6 +175,12 @@ impl Threads {
         self.pool.0.seats.len()
     }
 
+    /// Number of handles that keep the pool running.
+    #[cfg(test)]
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.pool)
+    }
+
     /// Number of threads that share work: those of the pool for which there are cores. Work cut for more of them would
     /// read operands again for parts that nobody takes.
     pub fn count(&self) -> usize {

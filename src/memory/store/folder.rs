@@ -24,8 +24,8 @@ const EXTENSION: &str = "pack";
 /// How old the time of the last use may be: it is written seldom.
 const USED: Duration = Duration::from_secs(3600);
 
-/// After this time, a file that is being written belongs to a process that has ended.
-const ABANDONED: Duration = Duration::from_secs(3600);
+/// How long after it was made a file is surely locked if somebody writes it.
+const LOCKED: Duration = Duration::from_secs(10);
 
 /// The user's cache folder of this package: `WEBNN_CACHE_DIR`, or the usual place of the system; `None` if there is none or
 /// it is turned off.
@@ -147,6 +147,8 @@ impl Folder {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let temporary = path.with_extension(format!("{}-{number}.new", std::process::id()));
         let written = create_plain(&temporary).and_then(|mut file| {
+            // Tells others that it is being written, until this process ends; file systems without locks are rare.
+            let _ = file.try_lock();
             file::write(&mut file, label, old, new)?;
             file.sync_all()?;
             drop(file);
@@ -222,14 +224,14 @@ impl Folder {
     fn remove_abandoned(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
-            let is_old = || {
-                let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok()?;
-                modified.elapsed().ok()
-            };
             let path = entry.path();
-            if path.extension().is_some_and(|extension| extension == "new")
-                && is_old().is_some_and(|age| age > ABANDONED)
-            {
+            // Nobody else locks a file for reading.
+            let is_abandoned = || {
+                let age = entry.metadata().and_then(|metadata| metadata.modified()).ok()?.elapsed().ok()?;
+                let file = open_plain(&path).ok().filter(|_| age > LOCKED)?;
+                file.try_lock().ok()
+            };
+            if path.extension().is_some_and(|extension| extension == "new") && is_abandoned().is_some() {
                 // Another process may do the same.
                 let _ = fs::remove_file(&path);
             }

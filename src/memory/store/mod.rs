@@ -31,6 +31,17 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 /// packed bytes of all forms with checksums, and fails if somebody forgets.
 pub const PACKING_VERSION: u32 = 1;
 
+/// How packed weights are kept on disk.
+#[derive(Clone, Debug, Default)]
+pub struct StoreOptions {
+    /// The folder; the user's if none is given.
+    pub folder: Option<PathBuf>,
+    /// Whether bytes are compared with their checksums before they are used.
+    pub verifies: bool,
+    /// Whether files are recognized by their contents, which serves copies of them elsewhere.
+    pub by_contents: bool,
+}
+
 /// What people should know about a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
@@ -128,6 +139,11 @@ impl Store {
         };
         known().insert(id, key);
         key
+    }
+
+    /// Notes the key of a source of weights, which the caller has found out.
+    pub fn note_source(&self, id: u64, key: Key) {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(id, key);
     }
 
     /// The `len` bytes under `key`.

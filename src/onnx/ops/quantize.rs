@@ -150,7 +150,7 @@ fn packed(call: &mut Call, scale: OperandId) -> Step<Option<(OperandId, OperandI
 /// Zeros of the shape of `scale`. They are a constant if `scale` is, which keeps a dequantized constant constant.
 fn zeros(call: &mut Call, scale: OperandId, dtype: DataType) -> Step<OperandId> {
     if call.is_constant(scale) {
-        return call.filled(Descriptor::new(dtype, call.sizes(scale)), |_| ());
+        return call.same(Descriptor::new(dtype, call.sizes(scale)), 0);
     }
     let zero = call.int_scalar(dtype, 0)?;
     let shape = call.shape(scale);

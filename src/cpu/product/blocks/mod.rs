@@ -116,8 +116,14 @@ impl Operands<'_> {
     /// The zero points, unsigned.
     fn zero_points(&self) -> Result<Vec<u8>> {
         let Some(zeros) = self.zeros else { return Ok(vec![0]) };
-        let (bytes, lift) = (zeros.buffer()?, self.lift());
-        let count = self.blocks.count * if self.one_column { 1 } else { self.blocks.columns };
+        // One stands for all that are the same: those of a large model fill many pages.
+        let same = match zeros {
+            Constant::Filled(filled) => &zeros.window(0..filled.len.min(1))?,
+            _ => zeros,
+        };
+        let (bytes, lift) = (same.buffer()?, self.lift());
+        let columns = if self.one_column { 1 } else { self.blocks.columns };
+        let count = (self.blocks.count * columns).min(bytes.len() * if self.numbers.1.is_nibble() { 2 } else { 1 });
         let zeros = match self.numbers.1.is_nibble() {
             true => unpacked(bytes.bytes(), count, self.numbers.1 == DataType::Int4),
             false => bytes.bytes().to_vec(),

@@ -67,7 +67,7 @@ impl Blocks {
     /// A constant with the same number everywhere.
     fn same(&self, call: &mut Call, shape: [u32; 3], number: u8) -> Step<OperandId> {
         let byte = if self.bits == 8 { number } else { number | number << 4 };
-        call.filled(Descriptor::new(self.dtype(), shape), |bytes| bytes.fill(byte))
+        call.same(Descriptor::new(self.dtype(), shape), byte)
     }
 
     /// A constant with these numbers.
@@ -275,7 +275,7 @@ fn table_zero_points(call: &mut Call, packed: &Packed, shape: &[u32]) -> Step<Op
     match call.optional(3)? {
         None => {
             let zero = packed.zero;
-            call.filled(Descriptor::new(DataType::Uint8, shape), |bytes| bytes.fill(zero))
+            call.same(Descriptor::new(DataType::Uint8, shape), zero)
         }
         Some(given) => {
             let got = call.sizes(given);

@@ -103,7 +103,7 @@ impl Layer {
         let zeros = match call.value(zeros) {
             None => {
                 let zero = 1 << (bits - 1);
-                call.filled(descriptor, |bytes| bytes.fill(if bits == 8 { zero } else { zero | zero << 4 }))?
+                call.same(descriptor, if bits == 8 { zero } else { zero | zero << 4 })?
             }
             Some(_) => zero_points(call, zeros, bits, descriptor, if is_blocked { count } else { columns })?,
         };

@@ -1,0 +1,1 @@
+// An empty process, for comparison.
