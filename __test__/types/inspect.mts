@@ -1,7 +1,17 @@
 // Programs that look inside, right and wrong ones. Compiled by types.test.mjs, never run.
 
 import type { MLContext, MLGraph, MLTensor } from 'webnn-node';
-import { describeGraph, profileGraph, systemInfo, type GraphDescription, type GraphProfile } from 'webnn-node/inspect';
+import {
+  describeGraph,
+  listCache,
+  profileGraph,
+  pruneCache,
+  systemInfo,
+  verifyCache,
+  type CacheListing,
+  type GraphDescription,
+  type GraphProfile,
+} from 'webnn-node/inspect';
 
 declare const context: MLContext;
 declare const graph: MLGraph;
@@ -20,6 +30,11 @@ const value: string | null = environment[0]!.value;
 const length: number = limits.maxTensorByteLength * (threads ?? 1);
 const problem: string | null = environment[0]!.problem;
 
+const { folder, files }: CacheListing = await listCache();
+const used: number = (await pruneCache(folder, 2 ** 30)).files.reduce((last, file) => Math.max(last, file.used), 0);
+const damaged: number[] = (await verifyCache('weights')).files.map((file) => file.damaged);
+const owner: string | null = files[0]!.model;
+
 // @ts-expect-error: a tensor is no graph
 describeGraph(tensor);
 // @ts-expect-error: the graph is missing
@@ -31,4 +46,4 @@ profileGraph(context, graph, {}, {}).runs;
 // @ts-expect-error: the source graph has no steps
 description.source.steps;
 
-export { bytes, durations, kernels, length, operators, origins, value };
+export { bytes, damaged, durations, kernels, length, operators, origins, owner, used, value };

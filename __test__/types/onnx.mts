@@ -15,6 +15,7 @@ import {
   type OnnxErrorCode,
   type OnnxFeeds,
   type OnnxGroup,
+  type OnnxMemory,
   type OnnxResult,
   type OnnxSpecialization,
   type OnnxUnsupportedNode,
@@ -37,6 +38,16 @@ await loadModel({ href: 'file:///model.onnx', protocol: 'file:' });
 await loadModel('file:///model.onnx', { device: 'gpu', numThreads: 2 });
 await loadModel(new Uint8Array(8));
 await loadModel(new Uint8Array(8), { transfer: true });
+await loadModel('model.onnx', { cache: true });
+await loadModel('model.onnx', { cache: 'weights' });
+await loadModel('model.onnx', { cache: { folder: 'weights', verify: true, byContents: false } });
+const { mapped, store }: OnnxMemory = model.memory;
+const kept: [number, string | null] = [mapped, store];
+await model.saved();
+// @ts-expect-error: no such option
+await loadModel('model.onnx', { cache: { path: 'weights' } });
+// @ts-expect-error: it only tells
+model.memory.mapped = 0;
 
 const { logits } = await model.run(
   {
@@ -86,7 +97,7 @@ try {
     void [operator, code, help];
   }
 }
-void [first, best, state, outputs, shape, name, dimension, version, operators, parameters, reasons, notes, key];
+void [first, best, state, kept, outputs, shape, name, dimension, version, operators, parameters, reasons, notes, key];
 
 // @ts-expect-error: models come from loadModel()
 new OnnxModel();

@@ -17,10 +17,12 @@ const MODEL = ['--free-dimension'];
 const OPTIONS = {
   info: [],
   inspect: [...MODEL, '--missing'],
-  run: [...MODEL, ...INPUTS, '--device', '--threads', '--output-dir', '--labels', '--top'],
-  bench: [...MODEL, ...INPUTS, '--generate', '--device', '--threads', '--against', '--against-from', '--runs', '--seconds', '--warmup', '--svg'],
-  profile: [...MODEL, ...INPUTS, '--device', '--threads', '--runs', '--warmup', '--top', '--trace', '--html'],
-  view: [...MODEL, ...INPUTS, '--device', '--threads', '--output', '--profile', '--runs', '--warmup'],
+  compile: [...MODEL, '--cache', '--isa'],
+  cache: ['--cache', '--bytes'],
+  run: [...MODEL, ...INPUTS, '--device', '--threads', '--cache', '--output-dir', '--labels', '--top'],
+  bench: [...MODEL, ...INPUTS, '--generate', '--device', '--threads', '--cache', '--against', '--against-from', '--runs', '--seconds', '--warmup', '--svg'],
+  profile: [...MODEL, ...INPUTS, '--device', '--threads', '--cache', '--runs', '--warmup', '--top', '--trace', '--html'],
+  view: [...MODEL, ...INPUTS, '--device', '--threads', '--cache', '--output', '--profile', '--runs', '--warmup'],
 };
 
 /** Runs the program to its end with its standard output or standard error at a device that is always full. */
@@ -100,6 +102,9 @@ describe('wrong usage is exit code 2', () => {
     await bad('--random-range', '3,1', /MIN not above MAX/);
     await bad('--free-dimension', 'batch', /Expected NAME=N/);
     await bad('--free-dimension', 'batch=0', /Expected a whole number from 1/);
+    for (const bytes of ['-1', 'much', '1.5 apples', ''])
+      await refused(2, /Expected bytes, as in 1000000, 500MiB or 2GiB/, 'cache', 'prune', `--bytes=${bytes}`);
+    await refused(2, /argument 'lst' is invalid for argument 'action'\. Allowed choices are list, prune, verify/, 'cache', 'lst');
     await refused(2, /"batch" is given twice/, 'bench', conv, '--free-dimension', 'batch=1', '--free-dimension', 'batch=2');
     await refused(2, /cannot be used with option '--runs/, 'bench', conv, '--runs', '1', '--seconds', '1');
   });
@@ -128,6 +133,7 @@ describe('wrong usage is exit code 2', () => {
     await idle('--random-range', 'no input is random integers', 'bench', conv, '--random-range', '0,5');
     await idle('--random-range', 'no input is random integers', 'run', ...tokens, '--input', 'ids=ones', '--input', 'mask=ones', '--random-range', '0,5');
     await idle('--warmup', 'the page has a profile with --profile', 'view', conv, '-o', 'x.html', '--warmup', '3');
+    for (const action of ['list', 'verify']) await idle('--bytes', 'it is for prune', 'cache', action, '--bytes', '1');
     await idle('--random-range', 'the page has a profile with --profile', 'view', ...tokens, '-o', 'x.html', '--random-range', '0,5');
   });
 

@@ -135,7 +135,8 @@ export function formatNumber(value) {
  * Formats a number of things: "1 node", "3 nodes".
  * @param {number} count
  * @param {string} noun
+ * @param {string} [plural]
  */
-export function formatPlural(count, noun) {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+export function formatPlural(count, noun, plural = `${noun}s`) {
+  return `${count} ${count === 1 ? noun : plural}`;
 }

@@ -2,6 +2,8 @@
 import { createRequire } from 'node:module';
 import { Command, CommanderError } from 'commander';
 import * as bench from './commands/bench.mjs';
+import * as cache from './commands/cache.mjs';
+import * as compile from './commands/compile.mjs';
 import * as info from './commands/info.mjs';
 import * as inspect from './commands/inspect.mjs';
 import * as profile from './commands/profile.mjs';
@@ -21,6 +23,7 @@ Examples:
   webnn-node run model.onnx --input photo.jpg --labels labels.txt
   webnn-node bench model.onnx --against onnxruntime-node
   webnn-node profile model.onnx --html profile.html
+  webnn-node compile model.onnx
 
 Exit codes:
   0    success
@@ -65,7 +68,7 @@ export function createProgram() {
     .showHelpAfterError('(webnn-node --help shows the usage)')
     .exitOverride()
     .configureOutput({ outputError: (text, write) => write(text.replace(/^error: /, 'webnn-node: ')) });
-  for (const command of [info, inspect, run, bench, profile, view]) addCommand(program, command.default);
+  for (const command of [info, inspect, run, bench, profile, view, compile, cache]) addCommand(program, command.default);
   return program;
 }
 

@@ -29,14 +29,15 @@ export async function readModel(path, freeDimensions = {}) {
  * Loads the model of a file.
  * @template T
  * @param {string} path
- * @param {{ freeDimensions: Record<string, number>, device?: 'cpu' | 'gpu', threads?: number }} options `threads` on the CPU
+ * @param {{ freeDimensions: Record<string, number>, device?: 'cpu' | 'gpu', threads?: number, cache?: string | boolean | import('webnn-node/onnx').OnnxCacheOptions }} options
+ *   `threads` on the CPU
  * @param {(opened: Omit<import('./types.mjs').Opened, 'description'>) => Promise<T>} use
  *   called with the model, which is destroyed afterwards
  * @returns {Promise<T>}
  * @throws {Error} if the GPU is asked for, and none can be used
  */
-export async function withLoaded(path, { freeDimensions, device = 'cpu', threads }, use) {
-  const model = await withProgress('loading the model', () => loadModel(path, { freeDimensions, device, numThreads: threads }));
+export async function withLoaded(path, { freeDimensions, device = 'cpu', threads, cache }, use) {
+  const model = await withProgress('loading the model', () => loadModel(path, { freeDimensions, device, numThreads: threads, cache }));
   try {
     return await use({ context: model.context, model });
   } finally {
@@ -48,7 +49,7 @@ export async function withLoaded(path, { freeDimensions, device = 'cpu', threads
  * Builds the model of a file for known shapes; for a model that is cut, its first stage.
  * @template T
  * @param {string} path
- * @param {{ freeDimensions: Record<string, number>, shapes?: Record<string, readonly number[]>, device?: 'cpu' | 'gpu', threads?: number }}
+ * @param {{ freeDimensions: Record<string, number>, shapes?: Record<string, readonly number[]>, device?: 'cpu' | 'gpu', threads?: number, cache?: string | boolean }}
  *   options `shapes` of inputs that `freeDimensions` do not determine; others as for `withLoaded`
  * @param {(opened: import('./types.mjs').Opened) => Promise<T>} use
  *   called with the model, which is destroyed afterwards

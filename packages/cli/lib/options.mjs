@@ -138,6 +138,12 @@ const option = (flags, description, parse) => {
 /** An option of every command that reads a model. */
 export const freeDimensionOption = () => option('--free-dimension <NAME=N>', 'size of a free dimension; repeatable', freeDimension);
 
+/** Where packed weights are kept, of commands that run a model. */
+export const cacheOption = () => option('--cache [DIR]', "map packed weights from this folder, by default the user's, and keep them there");
+
+/** The folder itself, of commands that are about it. @param {string} what */
+export const cacheFolderOption = (what) => option('--cache <DIR>', `${what} (default: the user's, see WEBNN_CACHE_DIR)`);
+
 /** Where a model computes. @param {string} what computes there */
 export const processorOptions = (what) => [
   option('--device <DEVICE>', `where ${what} computes`).choices(['cpu', 'gpu']).default('cpu'),

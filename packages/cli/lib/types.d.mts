@@ -41,6 +41,10 @@ export interface Options extends PictureOptions {
   missing?: boolean;
   threads?: number;
   device: 'cpu' | 'gpu';
+  /** A folder; `true` is the user's. */
+  cache?: string | true;
+  bytes?: number;
+  isa?: string[];
   /** Numbers of prompt tokens and of tokens to generate. */
   generate?: [prompt: number, tokens: number];
   against?: string;

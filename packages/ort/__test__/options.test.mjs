@@ -1,13 +1,17 @@
 // Options of sessions and runs: what they change, what has no effect, and which values are refused with which error.
 
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, utimesSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
+import { listCache } from 'webnn-node/inspect';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
 import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
-import { negate, runProgram, write } from './support.mjs';
+import { negate, products, root, runNode, runProgram, write } from './support.mjs';
 import { wrong } from '../../../__test__/lib/types.mjs';
+
+const { toSessionSettings } = createRequire(import.meta.url)('../lib/options.js');
 
 const model = negate();
 const create = (options) => InferenceSession.create(model, options);
@@ -260,6 +264,71 @@ describe('session options', () => {
 
   it('intraOpNumThreads above what there can be is said to be cut', async () => {
     assert.match(await errorsOf({ intraOpNumThreads: 100_000 }), /intraOpNumThreads.*1024/);
+  });
+});
+
+describe('packed weights on disk', () => {
+  /** A model that packs, old enough to be kept, and a folder. */
+  function setting(t) {
+    const folder = temporaryFolder(t);
+    const source = write(folder, 'model.onnx', products(64, 2));
+    const time = Date.now() / 1000 - 3600;
+    utimesSync(source, time, time);
+    return { folder, source, cache: join(folder, 'weights') };
+  }
+
+  /** Runs a session in a process of its own, which writes nothing to standard error. */
+  async function resultOf(source, options, env = {}) {
+    const program = `
+      import { InferenceSession, Tensor } from 'webnn-node-ort';
+      const session = await InferenceSession.create(${JSON.stringify(source)}, ${JSON.stringify(options)});
+      const { y } = await session.run({ x: new Tensor('float32', new Float32Array(64 * 64).fill(1), [64, 64]) });
+      console.log(y.data.join());`;
+    const { code, stdout, stderr } = await runNode(['--input-type=module', '--eval', program], { cwd: root, env: { WEBNN_CACHE: undefined, ...env } });
+    assert.deepEqual([code, stderr], [0, '']);
+    return stdout;
+  }
+
+  it('are kept as extra.webnn.cache says, or WEBNN_CACHE', async (t) => {
+    const { folder, source, cache } = setting(t);
+    const expected = await resultOf(source, {});
+    const user = join(folder, 'user');
+    const [a, b, c] = ['a', 'b', 'c'].map((name) => join(cache, name));
+    for (const [options, env, where] of [
+      [{ extra: { webnn: { cache: a } } }, {}, a],
+      [{ extra: { 'webnn.cache': b } }, {}, b],
+      [{}, { WEBNN_CACHE: c }, c],
+      [{ extra: { webnn: { cache: '1' } } }, { WEBNN_CACHE: '0', WEBNN_CACHE_DIR: user }, join(user, 'weights')],
+    ]) {
+      for (let i = 0; i < 2; i++) assert.equal(await resultOf(source, options, env), expected);
+      const { files } = await listCache(String(where));
+      assert.deepEqual(
+        files.map(({ model: of }) => of),
+        [source],
+      );
+    }
+    const absent = join(folder, 'absent');
+    await resultOf(source, { extra: { webnn: { cache: '0' } } }, { WEBNN_CACHE: absent });
+    await resultOf(source, {}, { WEBNN_CACHE: '', WEBNN_CACHE_DIR: absent });
+    assert.equal(existsSync(absent), false);
+  });
+
+  it('and other entries of extra are checked', async () => {
+    const settings = (/** @type {object} */ extra) => toSessionSettings({ extra });
+    assert.equal(settings({ webnn: { idle: '60000' } }).idle, 60_000);
+    assert.deepEqual(settings({ webnn: { cache: '1' } }).notes, []);
+    assert.deepEqual(settings({ session: { a: '1' }, webnn: { cache: '1' } }).notes, ['extra has no effect']);
+    for (const idle of ['0', '-1', '1.5', 'long', '', '4294967296']) {
+      await assert.rejects(create({ extra: { webnn: { idle } } }), { name: 'RangeError', message: /webnn\.idle is "/ });
+    }
+    await assert.rejects(create({ extra: { webnn: { cash: '1' } } }), {
+      name: 'TypeError',
+      message: /entry "webnn\.cash", expected one of webnn\.cache, webnn\.idle/,
+    });
+    await assert.rejects(create({ extra: { webnn: { cache: true } } }), {
+      name: 'TypeError',
+      message: /extra\.webnn\.cache is of type boolean, expected a string/,
+    });
   });
 });
 

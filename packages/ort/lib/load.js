@@ -29,13 +29,13 @@ const messageOf = (error) => (error instanceof Error ? error.message : String(er
  * @returns {Promise<{model: OnnxModel, isGpu: boolean}>}
  * @throws {Error}
  */
-async function load(source, { device, mayFallBack, numThreads, externalData }, log) {
+async function load(source, { device, mayFallBack, numThreads, externalData, cache, idle }, log) {
   if (source.length === 0 && typeof source !== 'string') {
     throw new Error('Load model failed: No graph was found in the protobuf, which is empty');
   }
   // Always a path, never a URL.
   const from = typeof source === 'string' && source !== '' ? resolve(source) : source;
-  const options = { strictDimensions: false, externalData, ...(numThreads !== undefined && { numThreads }) };
+  const options = { strictDimensions: false, externalData, cache, ...(numThreads !== undefined && { numThreads }), ...(idle !== undefined && { idle }) };
   try {
     try {
       return { model: await loadModel(from, { ...options, device }), isGpu: device === 'gpu' };

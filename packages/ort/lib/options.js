@@ -9,16 +9,14 @@ const { SEVERITIES } = require('./log.js');
 /** The most threads that a context can have. */
 const MAX_THREADS = 1024;
 
+/** The longest time without a run, in milliseconds, that `loadModel()` takes. */
+const MAX_IDLE = 2 ** 32 - 1;
+
+/** Keeps packed weights of all sessions on disk that do not say otherwise: `1`, or a folder. */
+const CACHE_VARIABLE = 'WEBNN_CACHE';
+
 /** Options that are validated but have no effect. */
-const WITHOUT_EFFECT = [
-  'interOpNumThreads',
-  'graphOptimizationLevel',
-  'enableCpuMemArena',
-  'enableMemPattern',
-  'executionMode',
-  'extra',
-  'freeDimensionOverrides',
-];
+const WITHOUT_EFFECT = ['interOpNumThreads', 'graphOptimizationLevel', 'enableCpuMemArena', 'enableMemPattern', 'executionMode', 'freeDimensionOverrides'];
 
 /** @typedef {(value: unknown, what: string) => void} Check throws a TypeError or RangeError that begins with `what` */
 
@@ -79,6 +77,49 @@ const requireEntries = (value, what) => {
     (isObject(entry) ? requireEntries : requireString)(entry, `${what}.${name}`);
   }
 };
+
+/**
+ * Entries of nested objects by the names that onnxruntime-node passes on: `session.set_denormal_as_zero`.
+ *
+ * @param {object} extra of strings
+ * @returns {[name: string, text: string][]}
+ */
+const flatEntries = (extra, prefix = '') =>
+  Object.entries(extra).flatMap(([name, entry]) => (isObject(entry) ? flatEntries(entry, `${prefix}${name}.`) : [[prefix + name, entry]]));
+
+/** Whether packed weights are kept on disk, or in which folder. @param {string | undefined} text */
+const toCache = (text) => (text === undefined || text === '' || text === '0' ? false : text === '1' || text);
+
+/** @type {Record<string, (text: string, what: string) => object>} settings by the names of entries that this package knows */
+const OWN_ENTRIES = {
+  'webnn.cache': (text) => ({ cache: toCache(text) }),
+  'webnn.idle': (text, what) => {
+    if (!/^\d+$/.test(text) || Number(text) < 1 || Number(text) > MAX_IDLE) {
+      throw new RangeError(`${what} is ${shown(text)}, expected milliseconds from 1 to ${MAX_IDLE}`);
+    }
+    return { idle: Number(text) };
+  },
+};
+
+/**
+ * Reads the entries of `extra` that this package knows.
+ *
+ * @param {object} extra
+ * @returns {{settings: {cache?: boolean | string, idle?: number}, hasOthers: boolean}}
+ * @throws {TypeError | RangeError} naming the entry
+ */
+function toExtraSettings(extra) {
+  const settings = { cache: toCache(process.env[CACHE_VARIABLE]) };
+  const entries = flatEntries(extra);
+  const own = entries.filter(([name]) => name.startsWith('webnn.'));
+  for (const [name, text] of own) {
+    if (!Object.hasOwn(OWN_ENTRIES, name)) {
+      throw new TypeError(`sessionOptions.extra has an entry ${shown(name)}, expected one of ${Object.keys(OWN_ENTRIES).join(', ')}`);
+    }
+    Object.assign(settings, OWN_ENTRIES[name](text, `sessionOptions.extra: ${name}`));
+  }
+  return { settings, hasOthers: own.length < entries.length };
+}
 
 /** @type {Check} */
 const requireStrings = (value, what) => {
@@ -190,6 +231,8 @@ function checked(options, checks, what) {
  * @property {boolean} mayFallBack whether the CPU may replace a missing GPU
  * @property {number | undefined} numThreads
  * @property {Record<string, Uint8Array>} externalData by location
+ * @property {boolean | string} [cache] whether packed weights are kept on disk, or in which folder
+ * @property {number} [idle] milliseconds without a run after which memory is freed
  * @property {number | undefined} severity
  * @property {string} logId
  * @property {string | undefined} profilePrefix
@@ -211,18 +254,21 @@ function toSessionSettings(options) {
     warnings.push(`intraOpNumThreads is ${intraOpNumThreads}, but only ${MAX_THREADS} threads are used`);
   }
   if (values.optimizedModelFilePath) {
-    warnings.push('optimizedModelFilePath has no effect: optimized models cannot be written');
+    warnings.push('optimizedModelFilePath has no effect: optimized models cannot be written; extra.webnn.cache keeps packed weights');
   }
+  const { settings, hasOthers } = toExtraSettings(values.extra ?? {});
+  const withoutEffect = [...WITHOUT_EFFECT.filter((name) => name in options), ...(hasOthers ? ['extra'] : [])];
   return {
     device: providers.includes('webgpu') ? 'gpu' : 'cpu',
     mayFallBack: providers.includes('cpu'),
     numThreads: intraOpNumThreads === 0 ? undefined : Math.min(intraOpNumThreads, MAX_THREADS),
     externalData: Object.fromEntries((values.externalData ?? []).map((/** @type {any} */ { path, data }) => [path, data])),
+    ...settings,
     severity: values.logSeverityLevel,
     logId: values.logId ?? '',
     profilePrefix: values.enableProfiling ? profilePrefix(options) : undefined,
     warnings,
-    notes: WITHOUT_EFFECT.filter((name) => name in options).map((name) => `${name} has no effect`),
+    notes: withoutEffect.map((name) => `${name} has no effect`),
   };
 }
 

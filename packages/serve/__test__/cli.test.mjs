@@ -8,10 +8,12 @@ import path from 'node:path';
 import { createInterface } from 'node:readline';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { listCache, verifyCache } from 'webnn-node/inspect';
+import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import { endOf } from '../../../__test__/lib/processes.mjs';
 import { until } from '../../../__test__/lib/wait.mjs';
 import { freePort } from '../../../scripts/services.mjs';
-import { post } from './support.mjs';
+import { DIGITS, PICTURE, post, postJson } from './support.mjs';
 
 const PROGRAM = fileURLToPath(new URL('../bin/webnn-node-serve.js', import.meta.url));
 const EMBEDDINGS = fileURLToPath(new URL('../models/embeddings', import.meta.url));
@@ -30,6 +32,42 @@ function start(t, ...args) {
   t.after(() => void child.kill('SIGKILL'));
   return child;
 }
+
+/** Waits until a program listens. @returns {Promise<{ http: string }>} its addresses */
+function ready(child) {
+  return new Promise((resolve, reject) => {
+    child.once('exit', (code) => reject(new Error(`the server ended with ${code}`)));
+    createInterface({ input: child.stdout }).on('line', (line) => {
+      const { msg, ...urls } = JSON.parse(line);
+      if (msg === 'ready') resolve(urls);
+    });
+  });
+}
+
+test('--cache fills a folder that the next server maps, with every kind of model', async (t) => {
+  const folder = temporaryFolder(t);
+  const cache = path.join(folder, 'weights');
+  const models = { embeddings: EMBEDDINGS, digits: DIGITS };
+  const vectors = [];
+  for (const kind of /** @type {('embeddings' | 'digits')[]} */ (['embeddings', 'embeddings', 'digits', 'digits'])) {
+    const child = start(t, models[kind], '--name', kind, '--http', '0', '--cache', cache);
+    const ended = endOf(child);
+    const { http } = await ready(child);
+    const { json } =
+      kind === 'embeddings'
+        ? await postJson(`${http}/v1/embeddings`, { model: kind, input: 'a' })
+        : await postJson(`${http}/v2/models/${kind}/infer`, { inputs: [PICTURE] });
+    vectors.push(JSON.stringify(json.data ?? json.outputs));
+    if (process.platform !== 'win32') {
+      child.kill('SIGTERM');
+      assert.equal((await ended).code, 0);
+    }
+    const { files } = await listCache(cache);
+    assert.deepEqual((await verifyCache(cache)).files, []);
+    if (process.platform !== 'win32') assert.equal(files.length, kind === 'embeddings' ? 1 : 2);
+  }
+  assert.deepEqual([vectors[0], vectors[2]], [vectors[1], vectors[3]]);
+});
 
 // Windows has no signals.
 if (process.platform !== 'win32') {

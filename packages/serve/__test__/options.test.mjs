@@ -121,6 +121,14 @@ test('the configuration file has the names of serve(), and arguments win', (t) =
   assert.deepEqual(readOptions(undefined, {}, {}), {});
 });
 
+test('--cache and --idle are settings of all models', (t) => {
+  const config = path.join(temporaryFolder(t), 'serve.json');
+  writeFileSync(config, JSON.stringify({ cache: 'weights', idle: 5, defaults: { cache: false, maxBatch: 2 } }));
+  assert.deepEqual(readOptions(undefined, { config }, {}), { defaults: { cache: 'weights', idleMs: 5, maxBatch: 2 } });
+  assert.deepEqual(readOptions('a', { config, cache: true, idle: 9 }, {}), { models: 'a', defaults: { cache: true, idleMs: 9, maxBatch: 2 } });
+  assert.deepEqual(readOptions(undefined, { cache: true, set: { threads: 1 } }, {}), { defaults: { cache: true, threads: 1 } });
+});
+
 test('what is wrong in a configuration file is named with the file', (t) => {
   const config = path.join(temporaryFolder(t), 'serve.json');
   for (const [text, message] of /** @type {[string, RegExp][]} */ ([

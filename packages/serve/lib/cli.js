@@ -84,6 +84,11 @@ export function readOptions(models, { config, apiKeysFile, ...given }, env) {
     const value = given[option.attributeName()];
     if (value !== undefined) options[name] = OPTIONS[name].isRepeated ? { ...options[name], ...value } : value;
   }
+  for (const [name, { setting }] of Object.entries(OPTIONS)) {
+    if (setting === undefined || options[name] === undefined) continue;
+    options.defaults = { ...options.defaults, [setting]: options[name] };
+    delete options[name];
+  }
   if (apiKeysFile !== undefined) options.apiKeys = parseKeys(readText(apiKeysFile, 'the file of keys'), apiKeysFile);
   const key = checkKey(KEY_VARIABLE, env[KEY_VARIABLE]);
   if (key !== undefined) options.apiKey = key;

@@ -16,6 +16,7 @@ export class OptionError extends Error {
  * @property {(limits: Record<string, number>) => string} [help] in `--help`
  * @property {(text: string) => unknown} [parse] the value of an argument, NaN where it is none; without it, the text itself
  * @property {boolean} [isRepeated] whether the flag can come several times, each with a member of the value
+ * @property {string} [setting] the setting of all models that the value becomes
  * @property {'code' | 'program'} [only] `code`: not in a file, because JSON cannot have it; `program`: not an option of serve()
  */
 
@@ -163,6 +164,23 @@ export const OPTIONS = {
     isRepeated: true,
     parse: (text) => parseMember(text, parseSetting),
     help: () => `Setting of all models, repeatable: ${Object.keys(DEFAULTS).join(', ')}.`,
+  },
+  cache: {
+    test: (value) => typeof value === 'boolean' || isText(value),
+    expected: 'true, false or the path of a folder',
+    flag: '--cache [folder]',
+    help: () => "Keep packed weights in this folder, by default the user's, where processes share them. Short for --set cache=true or cache=FOLDER.",
+    setting: 'cache',
+    only: 'program',
+  },
+  idle: {
+    test: (value) => isWhole(value, 1, 2 ** 32 - 1),
+    expected: 'milliseconds from 1',
+    flag: '--idle <milliseconds>',
+    parse: wholeNumber,
+    help: () => 'Free what a model can make again after this time without requests. Short for --set idleMs=MILLISECONDS. Default: never.',
+    setting: 'idleMs',
+    only: 'program',
   },
   limits: {
     test: areLimits,

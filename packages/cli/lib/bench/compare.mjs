@@ -20,6 +20,7 @@ import { measure } from './measure.mjs';
  * @property {string} from folder in which an engine that is not a dependency is installed
  * @property {'cpu' | 'gpu'} device
  * @property {number} [threads]
+ * @property {string | true} [cache] of engines that have one
  * @property {number} [runs]
  * @property {number} seconds
  * @property {number} warmup
@@ -63,10 +64,20 @@ async function load(engine, request) {
  * @param {import('./measure.mjs').Subject<Sample>} subject
  * @param {Plan} plan
  */
-export async function loadAndMeasure(engines, folder, subject, { file, feeds, outputs, keepLast, from, device, threads, runs, seconds, warmup }) {
+export async function loadAndMeasure(engines, folder, subject, { file, feeds, outputs, keepLast, from, device, threads, cache, runs, seconds, warmup }) {
   const inputs = Object.fromEntries(Object.keys(feeds.tensors).map((name, i) => [name, path.join(folder, `input-${i}.npy`)]));
   await Promise.all(Object.entries(inputs).map(([name, input]) => write(input, formatNpy(feeds.tensors[name]))));
-  const request = { model: path.resolve(file), inputs, outputs, device, threads, freeDimensions: feeds.freeDimensions, keepLast, from };
+  const request = {
+    model: path.resolve(file),
+    inputs,
+    outputs,
+    device,
+    threads,
+    cache: typeof cache === 'string' ? path.resolve(cache) : cache,
+    freeDimensions: feeds.freeDimensions,
+    keepLast,
+    from,
+  };
   /** @type {Awaited<ReturnType<typeof load>>[]} */
   const loaded = [];
   for (const engine of engines) {

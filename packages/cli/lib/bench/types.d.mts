@@ -22,6 +22,8 @@ export interface LoadRequest extends EngineOptions {
   freeDimensions?: Record<string, number>;
   /** The option of `loadModel()`; engines that have no such option compute everything. */
   keepLast?: Record<string, number>;
+  /** The option of `loadModel()`; other engines pack weights each time. */
+  cache?: string | boolean;
   /** Folder from which an engine that is not a dependency is resolved, through node_modules here or above. */
   from?: string;
 }

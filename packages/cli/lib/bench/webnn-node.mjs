@@ -16,14 +16,14 @@ const NANOSECONDS = 1e6;
  * @param {import('./types.mjs').LoadParameters} parameters
  * @returns {Promise<import('./types.mjs').LoadedEngine>}
  */
-export async function load({ model: file, inputs, outputs, threads, device = 'cpu', freeDimensions = {}, keepLast = {} }) {
+export async function load({ model: file, inputs, outputs, threads, device = 'cpu', freeDimensions = {}, keepLast = {}, cache }) {
   const { version } = createRequire(import.meta.url)('webnn-node/package.json');
   const start = performance.now();
   const context = await ml.createContext({
     ...(device === 'gpu' && { powerPreference: 'high-performance' }),
     ...(threads !== undefined && { numThreads: threads }),
   });
-  const model = await loadModel(file, { context, freeDimensions, keepLast });
+  const model = await loadModel(file, { context, freeDimensions, keepLast, cache });
   const shapes = shapesOf(inputs ?? {});
   if (inputs !== undefined) await compile(model, shapes);
   const loadMs = performance.now() - start;

@@ -15,6 +15,7 @@ import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel } from '../model.mjs';
 import { readNpy } from '../npy.mjs';
 import {
+  cacheOption,
   freeDimensionOption,
   generateOption,
   INPUT_HELP,
@@ -251,7 +252,7 @@ async function benchGeneration(output, { file, model, engines: names, plan, wher
 
 /** @type {import('../types.mjs').CommandDefinition['execute']} */
 async function execute(output, [file], options, isGiven) {
-  const { against, device, generate, threads, runs, seconds = SECONDS } = options;
+  const { against, cache, device, generate, threads, runs, seconds = SECONDS } = options;
   if (against === undefined) refuseIdle(isGiven, ['againstFrom'], 'no engine is measured --against this one');
   requireThreadsOnCpu(isGiven, device);
   if (generate !== undefined) refuseIdle(isGiven, [...INPUT_OPTIONS, 'freeDimension'], '--generate makes the inputs');
@@ -259,7 +260,7 @@ async function execute(output, [file], options, isGiven) {
   if (against !== undefined) requireOther(from);
   const model = await readModel(file, options.freeDimension);
   const warmup = generate !== undefined && !isGiven('warmup') ? WARMUP_TEXTS : options.warmup;
-  const plan = { file, outputs: model.outputs.map(({ name }) => name), from, device, threads, runs, seconds, warmup };
+  const plan = { file, outputs: model.outputs.map(({ name }) => name), from, device, threads, cache, runs, seconds, warmup };
   const setting = { file, model, engines: [OWN, ...(against === undefined ? [] : [OTHER])], plan, where: `on the ${device.toUpperCase()}` };
   await (generate === undefined ? benchRuns(output, setting, options) : benchGeneration(output, setting, generate, options.svg));
 }
@@ -274,7 +275,7 @@ export default {
     command
       .addOption(new Option('--against <ENGINE>', 'measure this engine too').choices([OTHER]))
       .option('--against-from <DIR>', 'folder in which that engine is installed (default: the current one)');
-    for (const option of processorOptions('every engine')) command.addOption(option);
+    for (const option of [...processorOptions('every engine'), cacheOption()]) command.addOption(option);
     command
       .addOption(runsOption('runs of each engine'))
       .addOption(secondsOption(SECONDS).conflicts('runs'))

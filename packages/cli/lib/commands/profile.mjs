@@ -6,6 +6,7 @@ import { formatPlural, formatProcessor, formatRate, formatShare, formatTime, pri
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
 import {
+  cacheOption,
   freeDimensionOption,
   INPUT_HELP,
   inputOptions,
@@ -83,8 +84,8 @@ async function execute(output, [file], options, isGiven) {
   requireThreadsOnCpu(isGiven, options.device);
   const inspection = await readModel(file, options.freeDimension);
   const { tensors, freeDimensions } = await readFeeds(inspection, options, RANDOM);
-  const { device, threads: wantedThreads } = options;
-  const profile = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), device, threads: wantedThreads }, (opened) =>
+  const { device, threads: wantedThreads, cache } = options;
+  const profile = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), device, threads: wantedThreads, cache }, (opened) =>
     profileModel(opened, tensors, options),
   );
   const { runs, perStep, perOperator } = summarize(profile);
@@ -109,7 +110,7 @@ export default {
   description: 'Prints the time of each step and operator of a model, with the rates it reaches.',
   define: (command) => {
     command.argument('<model>', 'an ONNX file');
-    for (const option of [...inputOptions(), freeDimensionOption(), ...processorOptions('the model')]) command.addOption(option);
+    for (const option of [...inputOptions(), freeDimensionOption(), ...processorOptions('the model'), cacheOption()]) command.addOption(option);
     command
       .addOption(runsOption('measured runs').default(10))
       .addOption(warmupOption())

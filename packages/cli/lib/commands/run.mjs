@@ -10,7 +10,7 @@ import { formatDuration, formatNumber, formatShare, formatShape, printable } fro
 import { classify, readLabels, scoresAmong } from '../labels.mjs';
 import { readFeeds, readModel, withLoaded } from '../model.mjs';
 import { formatNpy } from '../npy.mjs';
-import { freeDimensionOption, INPUT_HELP, inputOptions, processorOptions, refuseIdle, requireThreadsOnCpu, topOption } from '../options.mjs';
+import { cacheOption, freeDimensionOption, INPUT_HELP, inputOptions, processorOptions, refuseIdle, requireThreadsOnCpu, topOption } from '../options.mjs';
 import { withProgress } from '../progress.mjs';
 import { describeTensor } from '../statistics.mjs';
 
@@ -111,10 +111,10 @@ const hasNumbers = ({ data }) => ArrayBuffer.isView(data);
  * Runs the model once. Returns its outputs, and the time in milliseconds.
  * @param {string} file
  * @param {import('../inputs.mjs').Feeds} feeds
- * @param {{ device: 'cpu' | 'gpu', threads?: number }} processor
+ * @param {{ device: 'cpu' | 'gpu', threads?: number, cache?: string | true }} loading
  */
-async function runOnce(file, { tensors, freeDimensions }, { device, threads }) {
-  return withLoaded(file, { freeDimensions, device, threads }, async ({ model }) => {
+async function runOnce(file, { tensors, freeDimensions }, { device, threads, cache }) {
+  return withLoaded(file, { freeDimensions, device, threads, cache }, async ({ model }) => {
     await withProgress('building the graph', () => compile(model, shapesOf(tensors)));
     const feeds = feedsOf(tensors);
     const start = performance.now();
@@ -196,7 +196,7 @@ export default {
   description: 'Runs a model once and prints, names or writes its outputs.',
   define: (command) => {
     command.argument('<model>', 'an ONNX file');
-    for (const option of [...inputOptions(), freeDimensionOption(), ...processorOptions('the model')]) command.addOption(option);
+    for (const option of [...inputOptions(), freeDimensionOption(), ...processorOptions('the model'), cacheOption()]) command.addOption(option);
     command
       .option('--output-dir <DIR>', 'write each output to a .npy file in this folder')
       .option('--labels <FILE>', 'print the most likely classes by these names')

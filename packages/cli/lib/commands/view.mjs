@@ -6,7 +6,17 @@ import { write } from '../files.mjs';
 import { formatBytes, formatPlural, printable } from '../format.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
-import { freeDimensionOption, INPUT_HELP, inputOptions, processorOptions, refuseIdle, requireThreadsOnCpu, runsOption, warmupOption } from '../options.mjs';
+import {
+  cacheOption,
+  freeDimensionOption,
+  INPUT_HELP,
+  inputOptions,
+  processorOptions,
+  refuseIdle,
+  requireThreadsOnCpu,
+  runsOption,
+  warmupOption,
+} from '../options.mjs';
 import { profileModel } from '../profile.mjs';
 import { withLabel } from '../progress.mjs';
 
@@ -43,8 +53,8 @@ async function execute(output, [file], options, isGiven) {
   const inspection = await readModel(file, options.freeDimension);
   const { inputs, outputs, metadata } = inspection;
   const { tensors, freeDimensions } = await readFeeds(inspection, options, RANDOM);
-  const { device, threads } = options;
-  const { described, profile } = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), device, threads }, async (opened) => ({
+  const { device, threads, cache } = options;
+  const { described, profile } = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), device, threads, cache }, async (opened) => ({
     described: opened.description,
     profile: options.profile ? await profileModel(opened, tensors, options) : undefined,
   }));
@@ -69,7 +79,7 @@ export default {
   description: 'Writes a page that shows the graph of a model before and after compilation.',
   define: (command) => {
     command.argument('<model>', 'an ONNX file').requiredOption('-o, --output <FILE>', 'the page to write').option('--profile', 'show where the time goes');
-    for (const option of [...inputOptions(), freeDimensionOption(), ...processorOptions('the model')]) command.addOption(option);
+    for (const option of [...inputOptions(), freeDimensionOption(), ...processorOptions('the model'), cacheOption()]) command.addOption(option);
     command.addOption(runsOption('runs of the profile').default(10)).addOption(warmupOption());
   },
   execute,

@@ -5,7 +5,7 @@ import { hasCache } from 'webnn-node-text/decoder';
 import { arrayOf, numbersOf } from 'webnn-node-text/elements';
 import { counted, Executor } from '../batcher/executor.js';
 import { invalid, ServeError } from '../errors.js';
-import { contextOptions } from '../registry/config.js';
+import { loadOptions } from '../registry/config.js';
 import { RepositoryError } from '../registry/repository.js';
 import { encodeText } from '../text/folder.js';
 import { mapInParts } from '../text/parts.js';
@@ -126,7 +126,7 @@ export class Embedder {
    * @param {import('./load.js').Services} services
    */
   static async load(file, folder, services) {
-    const model = await loadModel(file, contextOptions(services.config));
+    const model = await loadModel(file, loadOptions(services.config));
     try {
       const embedder = new Embedder(model, folder, services);
       await embedder.#try();

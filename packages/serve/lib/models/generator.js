@@ -9,7 +9,7 @@ import { InTurns, Together } from '../batcher/rows.js';
 import { Sequences } from '../batcher/sequences.js';
 import { whenGone } from '../departure.js';
 import { invalid } from '../errors.js';
-import { contextOptions } from '../registry/config.js';
+import { loadOptions } from '../registry/config.js';
 import { Answer } from '../text/answer.js';
 import { encodeText } from '../text/folder.js';
 import { mapInParts } from '../text/parts.js';
@@ -94,7 +94,7 @@ export class Generator {
     const { maxSequences, maxTokens } = config;
     const known = obstacle(inspectModel(file));
     // A cache with room for further tokens is longer than what the exported names of dimensions say.
-    const model = await loadModel(file, { ...contextOptions(config), keepLast: KEEP_LAST, ...(known === null && { strictDimensions: false }) });
+    const model = await loadModel(file, { ...loadOptions(config), keepLast: KEEP_LAST, ...(known === null && { strictDimensions: false }) });
     try {
       const described = describeDecoder(model);
       const { vocabulary } = described;

@@ -4,7 +4,7 @@ import { loadModel } from 'webnn-node/onnx';
 import { counted, Executor } from '../batcher/executor.js';
 import { invalid, ServeError } from '../errors.js';
 import { datatypeOf, datatypeOfModel } from '../protocol/datatypes.js';
-import { contextOptions } from '../registry/config.js';
+import { loadOptions } from '../registry/config.js';
 import { float32Names, float32Warnings } from './precision.js';
 
 /**
@@ -149,7 +149,7 @@ export class TensorModel {
   static async load(file, services) {
     const { config } = services;
     const load = (/** @type {string[]} */ ...outputs) =>
-      loadModel(file, { ...contextOptions(config), freeDimensions: config.freeDimensions, ...(outputs.length > 0 && { outputs }) });
+      loadModel(file, { ...loadOptions(config), freeDimensions: config.freeDimensions, ...(outputs.length > 0 && { outputs }) });
     let model = await load();
     const leftOut = model.outputs.filter(({ type }) => datatypeOfModel(type) === undefined);
     if (leftOut.length > 0 && leftOut.length < model.outputs.length) {

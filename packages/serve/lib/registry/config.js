@@ -18,6 +18,7 @@ import { RepositoryError } from './repository.js';
  * @property {string} dtype which of several weight files: fp32 is onnx/model.onnx, q8 onnx/model_quantized.onnx, others onnx/model_DTYPE.onnx
  * @property {number | 'all'} versions how many of the newest to load
  * @property {Record<string, number>} freeDimensions sizes of free dimensions by name
+ * @property {boolean | string} cache whether packed weights are kept on disk, where processes share them, or the folder
  * @property {'embeddings' | 'generation' | 'tensors' | null} kind what the model does; null takes what its folder shows
  * @property {string | null} output of an encoder, which is read; null takes the one that is known to be meant
  * @property {import('../models/pooling.js').Pooling | import('../models/pooling.js').Pooling[] | 'none' | null} pooling how the states
@@ -42,6 +43,7 @@ export const DEFAULTS = Object.freeze({
   dtype: 'fp32',
   versions: 1,
   freeDimensions: {},
+  cache: false,
   kind: null,
   output: null,
   pooling: null,
@@ -58,6 +60,7 @@ const isMs = (/** @type {unknown} */ value) => typeof value === 'number' && valu
 const isPooling = (/** @type {unknown} */ value) => typeof value === 'string' && Object.hasOwn(POOLINGS, value);
 /** A setting that is left to the model's folder. */
 const orNull = (/** @type {(value: any) => boolean} */ test) => (/** @type {unknown} */ value) => value === null || test(value);
+const isPath = (/** @type {unknown} */ value) => typeof value === 'string' && value !== '';
 const isSizes = (/** @type {any} */ value) => value !== null && typeof value === 'object' && Object.values(value).every(isWhole(0));
 
 /**
@@ -69,6 +72,12 @@ export const contextOptions = ({ device, threads, idleMs }) => ({
   ...(threads === null ? {} : { numThreads: threads }),
   ...(idleMs === null ? {} : { idle: idleMs }),
 });
+
+/**
+ * Where a model computes and where its packed weights are kept, as `loadModel()` takes it.
+ * @param {ModelConfig} config
+ */
+export const loadOptions = (config) => ({ ...contextOptions(config), cache: config.cache });
 
 /** What each setting may be. @type {Record<keyof ModelConfig, [test: (value: any) => boolean, expected: string]>} */
 const RULES = {
@@ -84,6 +93,7 @@ const RULES = {
   dtype: [(value) => typeof value === 'string' && /^\w+$/.test(value), 'a name such as "q8"'],
   versions: [(value) => value === 'all' || isWhole(1)(value), '"all" or a whole number from 1'],
   freeDimensions: [isSizes, 'an object with a size for each name'],
+  cache: [(value) => typeof value === 'boolean' || isPath(value), 'true, false or the path of a folder'],
   kind: [orNull((value) => KINDS.includes(value)), KINDS.map((kind) => JSON.stringify(kind)).join(', ')],
   output: [orNull((value) => typeof value === 'string'), 'the name of an output'],
   pooling: [
