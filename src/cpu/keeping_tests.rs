@@ -29,7 +29,7 @@ const FLOATS: &[&str] = &[
     "%0 = input x T [2, 9, 9, 60]\n%1 = constant T [5, 5, 1, 60]\n\
      %2 = conv2d %0 %1 groups=60 inputLayout=nhwc filterLayout=hwio",
     "%0 = input x T [1, 1, 9, 900]\n%1 = constant T [5, 1, 9, 30]\n%2 = conv2d %0 %1",
-    "%0 = input x T [2, 6, 9, 9]\n%1 = constant T [6, 50, 4, 4]\n%2 = convTranspose2d %0 %1 strides=[2, 2]",
+    "%0 = input x T [1, 40, 9, 9]\n%1 = constant T [40, 50, 6, 6]\n%2 = convTranspose2d %0 %1 strides=[2, 2]",
     "%0 = input x T [6, 2, 20]\n%1 = constant T [1, 64, 20]\n%3 = constant T [1, 64, 16]\n\
      %2, %4 = lstm %0 %1 %3 steps=6 hiddenSize=16",
     "%0 = input x int32 [4]\n%1 = constant T [30, 70]\n%2 = gather %1 %0",
