@@ -2,7 +2,10 @@
 import { Failure } from './errors.mjs';
 import { sizesOf, symbolsOf } from './inputs.mjs';
 
-/** Sizes to try for dimensions that are not batches: most models take any, images have to be larger than filters. */
+/**
+ * Sizes of dimensions that are not batches, all of which are tried: images have to be larger than filters, and convolutions of large ones
+ * use another form of their weights.
+ */
 const SIZES = [2, 64, 256];
 
 /** Size of a batch. With one row, products could take a path that packs nothing. */
@@ -28,26 +31,27 @@ function chooseSizes(names, batches, size) {
 /**
  * Compiles a model, which packs its weights, without running it.
  * @param {import('webnn-node/onnx').OnnxModel} model
- * @param {readonly import('webnn-node/onnx').OnnxValueInfo[]} inputs with the sizes that are fixed
+ * @param {Record<string, number>} freeDimensions with which it was loaded
  * @returns {Promise<readonly import('webnn-node/onnx').OnnxUnsupportedNode[]>} where it is cut
  * @throws {Failure} if none of the sizes fit
  */
-export async function packForAll(model, inputs) {
-  const names = symbolsOf(inputs);
+export async function packForAll(model, freeDimensions) {
+  const { inputs } = model;
+  const names = symbolsOf(inputs).filter((name) => !Object.hasOwn(freeDimensions, name));
   const unranked = inputs.find(({ shape }) => shape === null);
   if (unranked !== undefined) throw new Failure(`input ${unranked.name} has any number of dimensions: only a run knows what to pack`);
   if (names.length === 0) return (await model.describe()).cuts;
   const firsts = inputs.flatMap(({ shape }) => (typeof shape?.[0] === 'string' && shape.length > 1 ? shape[0] : []));
-  let cause;
+  const free = model.inputs.filter(({ shape }) => shape?.some((dimension) => typeof dimension === 'string'));
+  /** @type {PromiseSettledResult<import('webnn-node/onnx').OnnxDescription>[]} */
+  const tried = [];
   for (const size of SIZES) {
-    const sizes = chooseSizes(names, new Set(firsts), size);
-    const free = inputs.filter(({ shape }) => shape?.some((dimension) => typeof dimension === 'string'));
+    const sizes = { ...chooseSizes(names, new Set(firsts), size), ...freeDimensions };
     const shapes = free.map(({ name, shape }) => [name, (shape ?? []).map((dimension) => (typeof dimension === 'string' ? sizes[dimension] : dimension))]);
-    try {
-      return (await model.describe(Object.fromEntries(shapes))).cuts;
-    } catch (error) {
-      cause ??= /** @type {Error} */ (error);
-    }
+    tried.push(...(await Promise.allSettled([model.describe(Object.fromEntries(shapes))])));
   }
-  throw new Failure(`the model takes none of the sizes that were tried: give its own, as in ${sizesOf(names)}\n${cause?.message}`, { cause });
+  const described = tried.find((one) => one.status === 'fulfilled');
+  if (described !== undefined) return described.value.cuts;
+  const [{ reason: cause }] = /** @type {PromiseRejectedResult[]} */ (tried);
+  throw new Failure(`the model takes none of the sizes that were tried: give its own, as in ${sizesOf(names)}\n${cause.message}`, { cause });
 }
