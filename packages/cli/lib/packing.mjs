@@ -3,13 +3,15 @@ import { Failure } from './errors.mjs';
 import { sizesOf, symbolsOf } from './inputs.mjs';
 
 /**
- * Sizes of dimensions that are not batches, all of which are tried: images have to be larger than filters, and convolutions of large ones
- * use another form of their weights.
+ * Sizes of batches, and of other dimensions, all of which are tried: with one row, products could take a path that packs nothing; images have
+ * to be larger than filters, and convolutions of large ones use other forms of their weights.
  */
-const SIZES = [2, 64, 256];
-
-/** Size of a batch. With one row, products could take a path that packs nothing. */
-const BATCH = 2;
+const SIZES = [
+  [2, 2],
+  [1, 14],
+  [1, 64],
+  [1, 256],
+];
 
 /** What language models call the lengths of the cache and of all tokens. */
 const TOTAL = /^total_sequence_length$/;
@@ -19,10 +21,10 @@ const [PAST, NEW] = ['past_sequence_length', 'sequence_length'];
  * Sizes by the names of free dimensions. Those that are sums of others, by their names, are.
  * @param {readonly string[]} names
  * @param {ReadonlySet<string>} batches names of first dimensions
- * @param {number} size of others
+ * @param {number[]} sizes of batches and others
  */
-function chooseSizes(names, batches, size) {
-  const plain = (/** @type {string} */ name) => (/^\d+$/.test(name) ? Number(name) : batches.has(name) ? BATCH : size);
+function chooseSizes(names, batches, [batch, size]) {
+  const plain = (/** @type {string} */ name) => (/^\d+$/.test(name) ? Number(name) : batches.has(name) ? batch : size);
   const sizeOf = (/** @type {string} */ name) =>
     (TOTAL.test(name) && names.includes(PAST) ? [PAST, NEW] : name.split('+')).reduce((sum, part) => sum + plain(part.trim()), 0);
   return Object.fromEntries(names.map((name) => [name, sizeOf(name)]));
@@ -45,8 +47,8 @@ export async function packForAll(model, freeDimensions) {
   const free = model.inputs.filter(({ shape }) => shape?.some((dimension) => typeof dimension === 'string'));
   /** @type {PromiseSettledResult<import('webnn-node/onnx').OnnxDescription>[]} */
   const tried = [];
-  for (const size of SIZES) {
-    const sizes = { ...chooseSizes(names, new Set(firsts), size), ...freeDimensions };
+  for (const pair of SIZES) {
+    const sizes = { ...chooseSizes(names, new Set(firsts), pair), ...freeDimensions };
     const shapes = free.map(({ name, shape }) => [name, (shape ?? []).map((dimension) => (typeof dimension === 'string' ? sizes[dimension] : dimension))]);
     tried.push(...(await Promise.allSettled([model.describe(Object.fromEntries(shapes))])));
   }
