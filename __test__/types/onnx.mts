@@ -30,6 +30,7 @@ const model: OnnxModel = await loadModel('model.onnx', {
   freeDimensions: { batch: 1 },
   strictDimensions: true,
   keepLast: { logits: 1 },
+  idle: 300_000,
   outputs: ['logits'],
   signal,
 });
@@ -74,6 +75,7 @@ const shape: readonly number[] = inputs['ids']!.shape;
 const name: string = model.inputs[0]!.name;
 const dimension: number | string | undefined = model.outputs[0]!.shape?.[0];
 const version: number | undefined = model.metadata.opsets[''];
+await model.release();
 model.destroy();
 
 const builder = new MLGraphBuilder(context);

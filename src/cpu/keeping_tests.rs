@@ -233,7 +233,8 @@ fn two_writers_are_both_right() {
                     move || {
                         let label = Label { model: "test".into(), isa: "test".into() };
                         let old = folder.open_file(path);
-                        let new: Vec<(Key, &[u8])> = half.iter().map(|(key, bytes)| (*key, &bytes[..])).collect();
+                        let new: Vec<(Key, &[u8], bool)> =
+                            half.iter().map(|(key, bytes)| (*key, &bytes[..], true)).collect();
                         folder.replace(path, &label, old.as_ref(), &new).unwrap();
                     }
                 });
@@ -304,7 +305,7 @@ fn the_least_recently_used_stores_go_first() {
     let paths: Vec<PathBuf> = (0..4).map(|at| folder.0.join(format!("{at}.pack"))).collect();
     let opened = folder.open();
     for (at, path) in paths.iter().enumerate() {
-        opened.replace(path, &label, None, &[(Key::of_contents(&[at as u8]), &[0; 10_000])]).unwrap();
+        opened.replace(path, &label, None, &[(Key::of_contents(&[at as u8]), &[0; 10_000], false)]).unwrap();
         set_modified(path, Duration::from_secs(10_000 - at as u64 * 100));
     }
     // Reading one makes it the latest.

@@ -273,7 +273,7 @@ fn once(
             // Threads that make the same bytes at the same time end up with one buffer: `share` merges equal bytes.
             let buffer = share(make()?);
             if let Some(place) = place.filter(|place| place.is_certain()) {
-                place.store.keep(place.key, &buffer);
+                place.store.keep(place.key, &buffer, matches!(origin.form, Form::Packed(..)));
             }
             buffer
         }

@@ -4,8 +4,8 @@ use super::Session;
 use super::specialization::Specializations;
 use super::stage::lock;
 use super::template::Bindings;
-use crate::memory::Buffer;
 use crate::memory::store::Store;
+use crate::memory::{Buffer, MIN_SHARED_BYTES};
 use crate::runtime::{Templates, Weight};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -75,9 +75,12 @@ impl Session {
         let program = lock(&self.program).clone();
         program.iter().for_each(|program| program.each_weight(&mut visit));
         lock(&self.kept_weights).each(&mut visit);
+        // What is being saved is not used by others.
+        let store = self.store();
+        store.iter().for_each(|store| store.each_fresh(|buffer| visit(&(buffer.clone() as Weight), buffer.len())));
         for (weight, bytes, own) in weights.into_values() {
-            // One of the owners is the list.
-            let is_shared = Arc::strong_count(&weight) > own + 1;
+            // One of the owners is the list. Graphs and plans of one session hold small constants more than once.
+            let is_shared = bytes >= MIN_SHARED_BYTES && Arc::strong_count(&weight) > own + 1;
             match weight.downcast_ref::<Buffer>().is_some_and(Buffer::is_mapped) {
                 true => found.mapped += bytes,
                 false if is_shared => found.shared += bytes,

@@ -159,7 +159,7 @@ pub type Copying = Box<dyn FnOnce() -> Result<Buffer> + Send>;
 
 /// A run of a session that has not started.
 pub struct SessionRun {
-    session: Arc<Session>,
+    session: Use,
     shapes: Shapes,
     feeds: Vec<Feed>,
     /// What makes feeds when the run starts, by index.
@@ -167,7 +167,6 @@ pub struct SessionRun {
     targets: Vec<Target>,
     /// The texts that feeds and results are numbers of, if there are any.
     texts: Option<Arc<RunTexts>>,
-    in_use: Use,
 }
 
 impl SessionRun {
@@ -261,7 +260,7 @@ impl SessionRun {
     }
 
     fn compute(self, site: &Site, values: Arc<Slot<Vec<Option<Output>>>>) -> Result<Option<Later>> {
-        let SessionRun { session, shapes, mut feeds, later, targets, texts, in_use } = self;
+        let SessionRun { session, shapes, mut feeds, later, targets, texts } = self;
         for (at, copy) in later {
             feeds[at] = Feed::Bytes(Arc::new(copy()?));
         }
@@ -269,7 +268,7 @@ impl SessionRun {
         let specialization = session.specialize_for(site, &shapes, &feeds)?;
         if specialization.rest.is_none() {
             let later = specialization.run(site, feeds, targets, &session, values)?;
-            return Ok(later.map(|later| until_ended(later, in_use)));
+            return Ok(later.map(|later| until_ended(later, session)));
         }
         values.put(session.run_cut(site, &specialization, feeds, &targets, texts)?);
         Ok(None)
@@ -277,11 +276,11 @@ impl SessionRun {
 }
 
 /// `later`, which uses the session until it has ended.
-fn until_ended(mut later: Later, in_use: Use) -> Later {
-    let mut in_use = Some(in_use);
+fn until_ended(mut later: Later, session: Use) -> Later {
+    let mut session = Some(session);
     Box::new(move |patience| {
         let ended = later(patience)?;
-        in_use.take();
+        session.take();
         Some(ended)
     })
 }
@@ -536,13 +535,8 @@ impl Session {
         match self.signature.fixed().filter(|_| self.deciding().names().next().is_none()).cloned() {
             None => done.finish(Ok(())),
             Some(shapes) => {
-                let (session, in_use) = (self.clone(), self.in_use());
-                let work = move |site: &Site| {
-                    let made = session.specialize(site, &shapes, true);
-                    drop(in_use);
-                    made.map(|_| None)
-                };
-                self.context.enqueue(work, done.coded());
+                let session = self.in_use();
+                self.context.enqueue(move |site| session.specialize(site, &shapes, true).map(|_| None), done.coded());
             }
         }
     }
@@ -550,16 +544,14 @@ impl Session {
     /// A run of the session with feeds of these shapes, as returned by [`Signature::shapes_of_feeds`]. All tensors must
     /// be distinct, and belong to the context of the session.
     pub fn run(self: &Arc<Self>, shapes: Shapes, feeds: Vec<Feed>, targets: Vec<Target>) -> SessionRun {
-        let (session, in_use) = (self.clone(), self.in_use());
-        SessionRun { session, shapes, feeds, later: Vec::new(), targets, texts: None, in_use }
+        SessionRun { session: self.in_use(), shapes, feeds, later: Vec::new(), targets, texts: None }
     }
 
     /// Compiles the session for these input shapes, and puts the result and its JSON into `made`.
     pub fn compile(self: &Arc<Self>, shapes: Shapes, made: Arc<Slot<(Arc<Specialization>, String)>>, done: Done) {
-        let (session, in_use) = (self.clone(), self.in_use());
+        let session = self.in_use();
         self.context.enqueue(
             move |site| {
-                let _in_use = in_use;
                 let specialization = session.specialize(site, &shapes, false)?;
                 if specialization.rest.is_some() {
                     return Err(session.no_single_graph());
@@ -592,10 +584,9 @@ impl Session {
     /// Describes the compiled session for these input shapes: puts the JSON of an `OnnxDescription` of `onnx.d.ts` into
     /// `made`.
     pub fn describe(self: &Arc<Self>, shapes: Shapes, made: Arc<Slot<String>>, done: Done) {
-        let (session, in_use) = (self.clone(), self.in_use());
+        let session = self.in_use();
         self.context.enqueue(
             move |site| {
-                let _in_use = in_use;
                 let specialization = session.specialize(site, &shapes, true)?;
                 let graph = specialization.graph().and_then(|graph| graph.description());
                 let rest = specialization.rest.as_ref();

@@ -5,6 +5,7 @@ use super::stage::lock;
 use crate::memory::Buffer;
 use crate::runtime::{Done, Idle, Weight, watch};
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -100,12 +101,20 @@ impl Idle for Usage {
     }
 }
 
-/// The use of a session by a run or a compilation, which ends when this is dropped.
-pub(super) struct Use(Arc<Usage>);
+/// A session in use by a run or a compilation, until this is dropped.
+pub(super) struct Use(Arc<Session>);
+
+impl Deref for Use {
+    type Target = Arc<Session>;
+
+    fn deref(&self) -> &Arc<Session> {
+        &self.0
+    }
+}
 
 impl Drop for Use {
     fn drop(&mut self) {
-        let usage = &self.0;
+        let usage = &self.0.usage;
         *lock(&usage.last) = Instant::now();
         usage.pending.fetch_sub(1, Ordering::SeqCst);
         if let Some(due) = usage.due()
@@ -143,7 +152,7 @@ impl Session {
         }
         self.usage.pending.fetch_add(1, Ordering::SeqCst);
         self.is_resting.store(false, Ordering::Relaxed);
-        Use(self.usage.clone())
+        Use(self.clone())
     }
 
     /// Frees everything that the session and its forms can make again, except for packed weights, after all previous

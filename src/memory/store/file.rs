@@ -4,7 +4,7 @@
 //! |---|---|
 //! | header | magic (16), format version (4), number of entries (4), length of the file (8), checksum of header, label and table, itself as 0 (8), length of the label (4), 0 (20) |
 //! | label | JSON, filled up to a multiple of 64 |
-//! | table | for each entry: key (32), offset (8), length (8), checksum (8), 0 (8) |
+//! | table | for each entry: key (32), offset (8), length (8), checksum (8), 1 if runs read all of it, else 0 (8) |
 //! | bytes | each entry at a multiple of 64 |
 //!
 //! Numbers are little-endian. The table is checked when a file is opened, and every entry lies within the file.
@@ -16,6 +16,7 @@ use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 const MAGIC: &[u8; 16] = b"webnn-node pack\n";
@@ -23,7 +24,7 @@ const VERSION: u32 = 1;
 const HEADER: usize = 64;
 const ENTRY: usize = 64;
 /// Where the checksum of header, label and table is.
-const SUM: std::ops::Range<usize> = 32..40;
+const SUM: Range<usize> = 32..40;
 /// The longest label that is read.
 const MAX_LABEL: usize = 1 << 16;
 
@@ -41,6 +42,7 @@ struct Place {
     offset: usize,
     len: usize,
     checksum: u64,
+    is_streamed: bool,
 }
 
 /// A valid file, mapped.
@@ -115,6 +117,25 @@ impl StoreFile {
         damaged.map(|place| Damage { offset: place.offset, len: place.len }).collect()
     }
 
+    /// Reads what runs read as a whole in the background, if it is not in the system's cache: while the model is parsed
+    /// and compiled.
+    pub fn expect_reads(self: Arc<Self>) {
+        let streamed = || self.places.values().filter(|place| place.is_streamed);
+        let mut ranges: Vec<Range<usize>> = streamed().map(|place| place.offset..place.offset + place.len).collect();
+        if ranges.iter().all(|range| self.map.is_cached(range.start)) {
+            return;
+        }
+        ranges.sort_unstable_by_key(|range| range.start);
+        let read = move || {
+            for range in ranges {
+                let pieces = range.clone().step_by(PIECE);
+                pieces.for_each(|start| self.map.read(start..range.end.min(start + PIECE)));
+            }
+        };
+        // Without a thread, runs read it.
+        drop(std::thread::Builder::new().name("webnn-store".into()).spawn(read));
+    }
+
     /// Tells the system that its bytes are not needed now.
     pub fn rest(&self) {
         self.map.rest(0..self.map.bytes().len());
@@ -146,11 +167,12 @@ fn parse(bytes: &[u8]) -> Option<(Label, HashMap<Key, Place>)> {
         let size = |at| usize::try_from(u64::from_le_bytes(number(entry, at)?)).ok();
         let (offset, len) = (size(Key::LEN)?, size(Key::LEN + 8)?);
         let checksum = u64::from_le_bytes(number(entry, Key::LEN + 16)?);
+        let is_streamed = number(entry, Key::LEN + 24)? == 1u64.to_le_bytes();
         let is_inside = offset >= data && offset.checked_add(len)? <= bytes.len() && offset.is_multiple_of(ALIGNMENT);
         if !is_inside {
             return None;
         }
-        places.insert(Key(number(entry, 0)?), Place { offset, len, checksum });
+        places.insert(Key(number(entry, 0)?), Place { offset, len, checksum, is_streamed });
     }
     Some((label, places))
 }
@@ -171,26 +193,27 @@ impl Label {
 ///
 /// # Errors
 /// If the system refuses.
-pub fn write(to: &mut File, label: &Label, old: Option<&StoreFile>, new: &[(Key, &[u8])]) -> io::Result<()> {
+pub fn write(to: &mut File, label: &Label, old: Option<&StoreFile>, new: &[(Key, &[u8], bool)]) -> io::Result<()> {
     let kept = old.into_iter().flat_map(|old| {
-        old.places.iter().map(|(key, place)| (*key, &old.map.bytes()[place.offset..][..place.len], place.checksum))
+        let bytes = |place: &Place| &old.map.bytes()[place.offset..][..place.len];
+        old.places.iter().map(move |(key, place)| (*key, bytes(place), place.checksum, place.is_streamed))
     });
     let is_new = |key: &Key| old.is_none_or(|old| !old.places.contains_key(key));
-    let new = new.iter().filter(|(key, _)| is_new(key)).map(|(key, bytes)| (*key, *bytes, checksum(bytes)));
-    let mut entries: Vec<(Key, &[u8], u64)> = kept.chain(new).collect();
+    let new = new.iter().filter(|(key, ..)| is_new(key));
+    let new = new.map(|(key, bytes, is_streamed)| (*key, *bytes, checksum(bytes), *is_streamed));
+    let mut entries: Vec<(Key, &[u8], u64, bool)> = kept.chain(new).collect();
     entries.sort_unstable_by_key(|(key, ..)| *key);
     let mut label = label.json().into_bytes();
     let label_len = label.len();
     label.resize(label_len.next_multiple_of(64), 0);
     let mut offset = HEADER + label.len() + entries.len() * ENTRY;
     let (mut table, mut len) = (Vec::new(), offset);
-    for (key, bytes, checksum) in &entries {
+    for (key, bytes, checksum, is_streamed) in &entries {
         offset = len.next_multiple_of(ALIGNMENT);
         len = offset + bytes.len();
         table.extend_from_slice(&key.0);
-        [offset as u64, bytes.len() as u64, *checksum, 0]
-            .iter()
-            .for_each(|n| table.extend_from_slice(&n.to_le_bytes()));
+        let numbers = [offset as u64, bytes.len() as u64, *checksum, u64::from(*is_streamed)];
+        numbers.iter().for_each(|n| table.extend_from_slice(&n.to_le_bytes()));
     }
     let mut head = MAGIC.to_vec();
     let counts = [VERSION, u32::try_from(entries.len()).map_err(|_| io::ErrorKind::InvalidInput)?];
@@ -204,7 +227,7 @@ pub fn write(to: &mut File, label: &Label, old: Option<&StoreFile>, new: &[(Key,
     head[SUM].copy_from_slice(&sum.to_le_bytes());
     let mut pieces = Pieces { to, piece: Vec::with_capacity(PIECE), written: 0 };
     pieces.push(&head)?;
-    for (_, bytes, _) in entries {
+    for (_, bytes, ..) in entries {
         pieces.push(&[0; ALIGNMENT][..pieces.len().next_multiple_of(ALIGNMENT) - pieces.len()])?;
         pieces.push(bytes)?;
     }
@@ -262,8 +285,9 @@ mod tests {
 
     /// The bytes of a file with these entries.
     fn written(old: Option<&StoreFile>, new: &[(Key, &[u8])]) -> Vec<u8> {
+        let new: Vec<(Key, &[u8], bool)> = new.iter().map(|(key, bytes)| (*key, *bytes, true)).collect();
         let file = TemporaryFile::new("store", &[]);
-        write(&mut File::create(&file.0).unwrap(), &label(), old, new).unwrap();
+        write(&mut File::create(&file.0).unwrap(), &label(), old, &new).unwrap();
         std::fs::read(&file.0).unwrap()
     }
 

@@ -142,7 +142,13 @@ impl Folder {
     ///
     /// # Errors
     /// If the system refuses, for example because the disk is full: then nothing has changed.
-    pub fn replace(&self, path: &Path, label: &Label, old: Option<&StoreFile>, new: &[(Key, &[u8])]) -> io::Result<()> {
+    pub fn replace(
+        &self,
+        path: &Path,
+        label: &Label,
+        old: Option<&StoreFile>,
+        new: &[(Key, &[u8], bool)],
+    ) -> io::Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let temporary = path.with_extension(format!("{}-{number}.new", std::process::id()));

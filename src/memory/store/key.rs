@@ -102,11 +102,6 @@ impl Stamp {
         Stamp { identity, len: metadata.len(), modified: modified.unwrap_or_default() }
     }
 
-    /// Number of bytes of the file.
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
     /// Whether every later change of the file gives another stamp.
     pub fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -26,6 +26,16 @@ impl Map {
         self.0.bytes()
     }
 
+    /// Whether the byte at `at` is in the system's cache; yes where nobody can tell.
+    pub fn is_cached(&self, at: usize) -> bool {
+        self.0.is_cached(at)
+    }
+
+    /// Reads the bytes in `range` into the system's cache, where it can be asked for.
+    pub fn read(&self, range: Range<usize>) {
+        self.0.read(range);
+    }
+
     /// Tells the system that the pages with the bytes in `range` are not needed now: they no longer count as memory of this
     /// process, and come from the page cache when they are read again.
     pub fn rest(&self, range: Range<usize>) {
@@ -96,6 +106,22 @@ mod inner {
             unsafe { std::slice::from_raw_parts(self.data.cast(), self.len) }
         }
 
+        pub fn is_cached(&self, at: usize) -> bool {
+            assert!(at < self.len);
+            let mut page = 0u8;
+            let address = self.data.wrapping_byte_add(at / page_size() * page_size());
+            // SAFETY: the page is mapped, and `page` has room for the answer about it.
+            let answers = unsafe { libc::mincore(address, 1, &mut page) } == 0;
+            !answers || page & 1 == 1
+        }
+
+        pub fn read(&self, range: Range<usize>) {
+            assert!(range.start <= range.end && range.end <= self.len);
+            let first = range.start / page_size() * page_size();
+            // SAFETY: these pages are mapped. Systems that do not know the advice ignore it.
+            unsafe { libc::madvise(self.data.byte_add(first), range.end - first, libc::MADV_POPULATE_READ) };
+        }
+
         pub fn rest(&self, range: Range<usize>) {
             assert!(range.start <= range.end && range.end <= self.len);
             let first = range.start.next_multiple_of(page_size());
@@ -141,6 +167,12 @@ mod inner {
             &self.0
         }
 
+        pub fn is_cached(&self, _: usize) -> bool {
+            true
+        }
+
+        pub fn read(&self, _: Range<usize>) {}
+
         pub fn rest(&self, _range: Range<usize>) {
             #[cfg(unix)]
             {
@@ -167,6 +199,8 @@ mod tests {
             let file = TemporaryFile::new("map", &bytes);
             let map = Map::new(&File::open(&file.0).unwrap(), len).unwrap();
             assert!(map.bytes() == bytes, "{len}");
+            map.read(len / 2..len);
+            assert!(len == 0 || map.is_cached(len - 1));
             map.rest(len / 3..len);
             map.rest(0..len);
             assert!(map.bytes() == bytes, "{len} again");

@@ -21,7 +21,7 @@ pub use saving::finish_saving;
 
 use super::{Buffer, WeakMap};
 use file::StoreFile;
-use saving::Saving;
+use saving::{Saving, hurry};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -74,11 +74,18 @@ pub struct Store {
     sources: Mutex<HashMap<u64, Key>>,
 }
 
+/// What was packed.
+struct Entry {
+    key: Key,
+    buffer: Arc<Buffer>,
+    is_streamed: bool,
+}
+
 #[derive(Default)]
 struct State {
     file: Option<Arc<StoreFile>>,
     /// What was packed since the file was written.
-    fresh: Vec<(Key, Arc<Buffer>)>,
+    fresh: Vec<Entry>,
     is_saving: bool,
     problem: Option<String>,
     /// Called when everything is written.
@@ -105,8 +112,11 @@ impl Store {
             state: Mutex::default(),
             sources: Mutex::default(),
         };
-        let file = store.folder.open_file(&path);
-        store.lock().file = file.map(Arc::new);
+        let file = store.folder.open_file(&path).map(Arc::new);
+        if let Some(file) = file.clone() {
+            file.expect_reads();
+        }
+        store.lock().file = file;
         let store = Arc::new(store);
         open.insert(path, &store);
         store
@@ -152,12 +162,17 @@ impl Store {
         file.find(key, len, self.verifies)
     }
 
-    /// Keeps `buffer` under `key`, to be [saved](Self::save).
-    pub fn keep(&self, key: Key, buffer: &Arc<Buffer>) {
+    /// Keeps `buffer` under `key`, to be [saved](Self::save). Runs read all of its bytes if it `is_streamed`.
+    pub fn keep(&self, key: Key, buffer: &Arc<Buffer>, is_streamed: bool) {
         let mut state = self.lock();
-        if !state.fresh.iter().any(|(known, _)| *known == key) {
-            state.fresh.push((key, buffer.clone()));
+        if !state.fresh.iter().any(|entry| entry.key == key) {
+            state.fresh.push(Entry { key, buffer: buffer.clone(), is_streamed });
         }
+    }
+
+    /// Calls `visit` with what is kept until it is saved.
+    pub fn each_fresh(&self, visit: impl FnMut(&Arc<Buffer>)) {
+        self.lock().fresh.iter().map(|entry| &entry.buffer).for_each(visit);
     }
 
     /// Writes what was kept to disk, in the background. [`problem`](Self::problem) says why that failed, if it did.
@@ -170,8 +185,9 @@ impl Store {
         let saving = Saving::begin();
         let store = self.clone();
         let run = move || {
-            let _saving = saving;
+            saving.pause();
             store.save_all();
+            drop(saving);
         };
         if let Err(error) = std::thread::Builder::new().name("webnn-store".into()).spawn(run) {
             state.is_saving = false;
@@ -186,7 +202,9 @@ impl Store {
     pub fn when_saved(&self, then: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
         if state.is_saving {
-            return state.waiting.push(Box::new(then));
+            state.waiting.push(Box::new(then));
+            drop(state);
+            return hurry();
         }
         drop(state);
         then();
@@ -207,7 +225,8 @@ impl Store {
             };
             // Another process may have written more meanwhile.
             let old = self.folder.open_file(&self.path).map(Arc::new).or(old);
-            let entries: Vec<(Key, &[u8])> = fresh.iter().map(|(key, buffer)| (*key, buffer.bytes())).collect();
+            let entries: Vec<(Key, &[u8], bool)> =
+                fresh.iter().map(|entry| (entry.key, entry.buffer.bytes(), entry.is_streamed)).collect();
             let written = self.folder.replace(&self.path, &self.label, old.as_deref(), &entries);
             let mut state = self.lock();
             match written {
