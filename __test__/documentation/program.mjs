@@ -83,6 +83,8 @@ function environment(project) {
     ...Object.fromEntries(removed.map((name) => [name, undefined])),
     PATH: [dirname(process.execPath), join(project, 'node_modules', '.bin'), process.env.PATH].join(delimiter),
     NO_COLOR: '1',
+    // What pages keep or prune is not the user's.
+    WEBNN_CACHE_DIR: join(project, 'cache'),
     // sharp imports JSON, which early versions of Node 20 warn about.
     NODE_OPTIONS: '--disable-warning=ExperimentalWarning',
     npm_config_loglevel: 'error',

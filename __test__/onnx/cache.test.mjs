@@ -21,6 +21,7 @@ import { join } from 'node:path';
 import test, { describe } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
+import { ml } from '../../index.js';
 import { listCache, pruneCache, systemInfo, verifyCache } from '../../inspect.js';
 import { loadModel } from '../../onnx.js';
 import { temporaryFolder } from '../lib/folders.mjs';
@@ -532,10 +533,65 @@ describe('the folder', () => {
   });
 });
 
+describe('createContext()', () => {
+  const program = `
+    const { MLGraphBuilder, ml } = require(${JSON.stringify(fileURLToPath(new URL('../../index.js', import.meta.url)))});
+    const [cache, width, layers] = JSON.parse(process.argv[1]);
+    const warnings = [];
+    process.on('warning', ({ code }) => void warnings.push(code));
+    (async () => {
+      const context = await ml.createContext({ accelerated: false, numThreads: 1, cache });
+      const builder = new MLGraphBuilder(context);
+      const shape = [width, width];
+      let y = builder.input('x', { dataType: 'float32', shape });
+      for (let layer = 0; layer < layers; layer++) {
+        y = builder.matmul(y, builder.constant({ dataType: 'float32', shape }, Float32Array.from({ length: width * width }, (_, i) => ((i * 7 + layer) % 23) / 99)));
+      }
+      const graph = await builder.build({ y });
+      const [x, result] = [{ writable: true }, { readable: true }].map((access) => context.createTensor({ dataType: 'float32', shape, ...access }));
+      context.writeTensor(await x, new Float32Array(width * width).fill(0.25));
+      context.dispatch(graph, { x: await x }, { y: await result });
+      const data = new Uint8Array(await context.readTensor(await result));
+      console.log(JSON.stringify([require('node:crypto').createHash('sha256').update(data).digest('hex'), warnings]));
+    })();`;
+
+  /** Builds and runs a graph in a process of its own. */
+  async function built(cache) {
+    const { code, stdout, stderr } = await runNode(['--eval', program, JSON.stringify([cache, WIDTH, LAYERS])]);
+    assert.equal(code, 0, stderr);
+    return JSON.parse(stdout);
+  }
+
+  test('keeps the constants of graphs', async (t) => {
+    const { folder, cache } = setting(t);
+    const [expected] = await built(false);
+    assert.deepEqual(await built(cache), [expected, []]);
+    const files = await wholeFiles(cache);
+    assert.equal(
+      files.reduce((sum, { entries }) => sum + entries, 0),
+      LAYERS,
+    );
+    const before = files.map(({ path }) => readFileSync(path));
+    assert.deepEqual(await built({ folder: cache, verify: true }), [expected, []]);
+    assert.deepEqual(
+      (await wholeFiles(cache)).map(({ path }) => readFileSync(path)),
+      before,
+      'nothing is packed again',
+    );
+    assert.deepEqual(await built(writeOld(join(folder, 'file'), 'x')), [expected, ['WARN_WEBNN_CACHE']]);
+  });
+
+  test('refuses wrong options', async () => {
+    for (const cache of ['', 1, null, { folder: 1 }, { verify: 'yes' }]) {
+      await assert.rejects(ml.createContext({ cache: wrong(cache) }), { name: 'TypeError', message: /cache/ });
+    }
+  });
+});
+
 describe('wrong options', () => {
   const model = products({ layers: 1 });
   for (const [cache, code, message] of /** @type {[unknown, string, RegExp][]} */ ([
-    ['', 'ERR_WEBNN_TYPE', /cache is "", expected a boolean, the path of a folder, or an object with folder, verify or byContents/],
+    ['', 'ERR_WEBNN_TYPE', /cache is "", expected a boolean, the path of a folder, or an object with folder, verify, byContents/],
     [1, 'ERR_WEBNN_TYPE', /cache is 1, expected a boolean/],
     [null, 'ERR_WEBNN_TYPE', /cache is null, expected a boolean/],
     [{ folder: '' }, 'ERR_WEBNN_TYPE', /cache\.folder is "", expected the path of a folder/],

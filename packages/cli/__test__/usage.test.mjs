@@ -104,7 +104,7 @@ describe('wrong usage is exit code 2', () => {
     await bad('--free-dimension', 'batch=0', /Expected a whole number from 1/);
     for (const bytes of ['-1', 'much', '1.5 apples', ''])
       await refused(2, /Expected bytes, as in 1000000, 500MiB or 2GiB/, 'cache', 'prune', `--bytes=${bytes}`);
-    await refused(2, /argument 'lst' is invalid for argument 'action'\. Allowed choices are list, prune, verify/, 'cache', 'lst');
+    await refused(2, /value 'lst' is invalid for argument 'action'\. Allowed choices are list, prune, verify/, 'cache', 'lst');
     await refused(2, /"batch" is given twice/, 'bench', conv, '--free-dimension', 'batch=1', '--free-dimension', 'batch=2');
     await refused(2, /cannot be used with option '--runs/, 'bench', conv, '--runs', '1', '--seconds', '1');
   });

@@ -271,7 +271,7 @@ describe('packed weights on disk', () => {
   /** A model that packs, old enough to be kept, and a folder. */
   function setting(t) {
     const folder = temporaryFolder(t);
-    const source = write(folder, 'model.onnx', products(64, 2));
+    const source = write(folder, 'model.onnx', products(128, 2));
     const time = Date.now() / 1000 - 3600;
     utimesSync(source, time, time);
     return { folder, source, cache: join(folder, 'weights') };
@@ -282,7 +282,7 @@ describe('packed weights on disk', () => {
     const program = `
       import { InferenceSession, Tensor } from 'webnn-node-ort';
       const session = await InferenceSession.create(${JSON.stringify(source)}, ${JSON.stringify(options)});
-      const { y } = await session.run({ x: new Tensor('float32', new Float32Array(64 * 64).fill(1), [64, 64]) });
+      const { y } = await session.run({ x: new Tensor('float32', new Float32Array(128 * 128).fill(1), [128, 128]) });
       console.log(y.data.join());`;
     const { code, stdout, stderr } = await runNode(['--input-type=module', '--eval', program], { cwd: root, env: { WEBNN_CACHE: undefined, ...env } });
     assert.deepEqual([code, stderr], [0, '']);

@@ -17,8 +17,9 @@ the file instead of packing the weights. The model is recognized by its
 contents, so the file also serves copies of it, in an image for example.
 
 Sizes that you give with --free-dimension are fixed, as by the option
-freeDimensions: give those that the program gives. Others stay free, and are
-tried with small numbers: packed weights serve all sizes.
+freeDimensions: give those that the program gives. Others stay free, and a few
+are tried. Matrix products pack the same for all sizes; filters of images do
+not, so give sizes of images. Several calls add to one file.
 If data decide sizes or branches, the model runs in stages, and only the first
 one is known: a note says so, and the first run packs the rest.
 
@@ -48,11 +49,12 @@ const PROGRAM = fileURLToPath(new URL('../../bin/webnn-node.js', import.meta.url
  * @returns {Promise<Compiled>}
  */
 async function compileHere(file, folder, freeDimensions) {
-  const { inputs } = await readModel(file, freeDimensions);
+  // Names what is wrong with the file or a size.
+  await readModel(file, freeDimensions);
   // Says why if the folder cannot be used; loading a model only warns.
   await listCache(folder);
   const { store, cuts } = await withLoaded(file, { freeDimensions, cache: { folder, byContents: true } }, async ({ model }) => {
-    const cuts = await withProgress('packing the weights', () => packForAll(model, inputs));
+    const cuts = await withProgress('packing the weights', () => packForAll(model, freeDimensions));
     await withProgress('writing the file', () => model.saved());
     return { store: model.memory.store, cuts };
   });
