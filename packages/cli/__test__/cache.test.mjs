@@ -184,10 +184,19 @@ describe('compile', () => {
     const { folder, model, cache } = setting(t);
     const plain = writeModel({ inputs: [value('x', FLOAT, [2])], outputs: [value('y', FLOAT, [2])], nodes: [node('Abs', ['x'], ['y'])] });
     const nothing = await webnn('compile', writeOld(folder, 'plain.onnx', plain), '--cache', cache);
-    assert.deepEqual([nothing.code, nothing.stdout], [0, 'nothing is written: the model has no weights that are packed\n']);
+    assert.deepEqual([nothing.code, nothing.stdout], [0, 'nothing is written: the model has no weights above 16 KiB that are packed\n']);
     const refused = await webnn('compile', model, '--cache', model);
     assert.equal(refused.code, 1);
     assert.match(refused.stderr, /model\.onnx cannot be made/);
+    for (const [time, message] of /** @type {[number, RegExp][]} */ ([
+      [0, /is absent; set it/],
+      [Date.now() / 1000 + 86_400, /is in the future; set it/],
+    ])) {
+      utimesSync(model, time, time);
+      const timeless = await webnn('compile', model, '--cache', cache);
+      assert.equal(timeless.code, 1);
+      assert.match(timeless.stderr, message);
+    }
     const unsupported = await webnn('compile', file('unsupported.onnx'), '--cache', cache);
     assert.equal(unsupported.code, 1);
   });

@@ -1,7 +1,9 @@
 // `webnn-node compile`: packs the weights of a model ahead, into files that processes map.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { stat } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { listCache } from 'webnn-node/inspect';
 import { Failure } from '../errors.mjs';
@@ -41,6 +43,22 @@ const PROGRAM = fileURLToPath(new URL('../../bin/webnn-node.js', import.meta.url
  * @property {readonly import('webnn-node/onnx').OnnxUnsupportedNode[]} cuts
  */
 
+/** Age from which on a file counts as one that does not change any more, on all file systems. */
+const SETTLED_MS = 3100;
+
+/**
+ * Waits until the file is old enough: of one that could still change without another time of modification, nothing is kept.
+ * @param {string} file
+ * @throws {Failure}
+ */
+async function requireTime(file) {
+  const { mtimeMs } = await stat(file);
+  const now = Date.now();
+  if (mtimeMs > 0 && mtimeMs <= now) return sleep(Math.max(mtimeMs + SETTLED_MS - now, 0));
+  const when = mtimeMs > 0 ? 'in the future' : 'absent';
+  throw new Failure(`nothing would be kept: the time of modification of ${printable(file)} is ${when}; set it, for example with touch`);
+}
+
 /**
  * Packs for the instruction set of this process.
  * @param {string} file
@@ -51,6 +69,7 @@ const PROGRAM = fileURLToPath(new URL('../../bin/webnn-node.js', import.meta.url
 async function compileHere(file, folder, freeDimensions) {
   // Names what is wrong with the file or a size.
   await readModel(file, freeDimensions);
+  await requireTime(file);
   // Says why if the folder cannot be used; loading a model only warns.
   await listCache(folder);
   const { store, cuts } = await withLoaded(file, { freeDimensions, cache: { folder, byContents: true } }, async ({ model }) => {
@@ -94,7 +113,7 @@ async function execute(output, [file], { cache, freeDimension = {}, isa = [] }) 
   const files = all.flatMap((compiled) => compiled.files);
   const { cuts } = all[0];
   output.document({ model: file, files, cuts });
-  if (files.length === 0) output.print('nothing is written: the model has no weights that are packed');
+  if (files.length === 0) output.print('nothing is written: the model has no weights above 16 KiB that are packed');
   else {
     output.table(
       ['instruction set', '>entries', '>size', 'file'],
