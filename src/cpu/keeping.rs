@@ -86,7 +86,7 @@ impl<'a> Keeping<'a> {
         self.store = Some(self.store.unwrap_or(store));
         let stamp = backing.file().map(|file| file.stamp());
         self.key.text("window");
-        self.key.bytes(&store.source_key(backing.id(), stamp, backing.as_ref()).0);
+        self.key.bytes(&store.source_key(backing.id(), stamp, || backing.contents())?.0);
         self.key.number((window.range().start + first) as u64);
         self.backings.push(backing);
         Some(())
@@ -122,6 +122,6 @@ impl Place<'_> {
     /// change, their stamps will.
     pub fn is_certain(&self) -> bool {
         let mut files = self.backings.iter().filter_map(|backing| backing.file());
-        files.all(|file| file.stamp().is_settled() && file.is_unchanged())
+        files.all(|file| file.is_unchanged())
     }
 }

@@ -338,7 +338,8 @@ fn what_cannot_be_trusted_is_not_read() {
 fn the_least_recently_used_stores_go_first() {
     let folder = TemporaryFolder::new();
     let label = Label { model: "test".into(), isa: "test".into() };
-    let paths: Vec<PathBuf> = (0..4).map(|at| folder.0.join(format!("{at}.pack"))).collect();
+    let name = |at: usize| format!("file-{at:064x}-test-1-1.pack");
+    let paths: Vec<PathBuf> = (0..4).map(|at| folder.0.join(name(at))).collect();
     let opened = folder.open();
     for (at, path) in paths.iter().enumerate() {
         opened.replace(path, &label, None, &[(Key::of_contents(&[at as u8]), &[0; 10_000], false)]).unwrap();
@@ -346,21 +347,24 @@ fn the_least_recently_used_stores_go_first() {
     }
     // Reading one makes it the latest.
     drop(opened.open_file(&paths[0]).unwrap());
-    std::fs::write(folder.0.join("broken.pack"), "nonsense").unwrap();
-    std::fs::write(folder.0.join("other.new"), "abandoned").unwrap();
-    set_modified(&folder.0.join("other.new"), Duration::from_secs(7200));
-    std::fs::write(folder.0.join("foreign.txt"), "not ours").unwrap();
-    let listed: Vec<PathBuf> =
-        opened.list().unwrap().into_iter().filter(|one| one.label.is_some()).map(|one| one.path).collect();
-    let canonical = |at: usize| opened.path().join(format!("{at}.pack"));
-    assert_eq!(listed, [1, 2, 3, 0].map(canonical));
-    let removed: Vec<PathBuf> = opened.prune(25_000, None).unwrap().into_iter().map(|one| one.path).collect();
-    let mut expected = vec![canonical(1), canonical(2), opened.path().join("broken.pack")];
-    expected.sort();
-    let mut sorted = removed;
-    sorted.sort();
-    assert_eq!(sorted, expected);
-    assert!(folder.0.join("foreign.txt").exists() && !folder.0.join("other.new").exists());
+    let put = |name: &str| {
+        std::fs::write(folder.0.join(name), "nonsense").unwrap();
+        set_modified(&folder.0.join(name), Duration::from_secs(7200));
+    };
+    let (invalid, abandoned) = (name(5), name(6).replace(".pack", ".0123.new"));
+    let (newer, foreign) =
+        (name(7).replace("-1.pack", "-2.pack"), ["pack-1234.pack", "config.new", "file-1-test-1-1.pack"]);
+    foreign.iter().for_each(|name| put(name));
+    [&invalid, &abandoned, &newer].iter().for_each(|name| put(name));
+    let canonical = |name: String| opened.path().join(name);
+    let valid = opened.list().unwrap().into_iter().filter(|one| one.label.is_some());
+    let listed: Vec<PathBuf> = valid.map(|one| one.path).collect();
+    assert_eq!(listed, [1, 2, 3, 0].map(|at| canonical(name(at))));
+    let mut removed: Vec<PathBuf> = opened.prune(25_000, None).unwrap().into_iter().map(|one| one.path).collect();
+    removed.sort();
+    assert_eq!(removed, [1, 2, 5].map(|at| canonical(name(at))));
+    assert!(!folder.0.join(&abandoned).exists());
+    assert!(folder.0.join(&newer).exists() && foreign.iter().all(|name| folder.0.join(name).exists()));
 }
 
 /// What was packed by the version of the code whose number is [`PACKING_VERSION`]: the checksum of everything packed for

@@ -2,7 +2,7 @@
 //! they are needed, and never copied as a whole.
 
 use super::Buffer;
-use super::store::{Stamp, Store};
+use super::store::{Key, Stamp, Store};
 use crate::error::{Error, ErrorKind, Result, amount};
 use memmap2::{Mmap, MmapOptions};
 use std::fmt;
@@ -36,6 +36,8 @@ pub struct MappedFile {
     path: PathBuf,
     file: File,
     stamp: Stamp,
+    /// Whether any change since it was opened gives another stamp.
+    is_settled: bool,
     map: Mmap,
 }
 
@@ -57,6 +59,7 @@ impl MappedFile {
         let file = File::open(path).map_err(fail)?;
         let metadata = file.metadata().map_err(fail)?;
         let stamp = Stamp::new(&metadata, path);
+        let is_settled = stamp.is_settled();
         regular(metadata)?;
         // SAFETY: nobody writes through this map, and no reader relies on the bytes: parsers check everything that they
         // read. Truncation of the file is documented above.
@@ -67,7 +70,7 @@ impl MappedFile {
             // Only advice: it costs time at most.
             let _ = map.advise(Advice::Random).and_then(|()| map.advise_range(Advice::WillNeed, 0, GRAPH));
         }
-        Ok(Arc::new(MappedFile { id: next_id(), path: path.to_path_buf(), file, stamp, map }))
+        Ok(Arc::new(MappedFile { id: next_id(), path: path.to_path_buf(), file, stamp, is_settled, map }))
     }
 
     /// The path that the file was opened with.
@@ -80,9 +83,9 @@ impl MappedFile {
         &self.stamp
     }
 
-    /// Whether the file is the same as when it was opened, as far as the system knows.
+    /// Whether the file is surely the same as when it was opened.
     pub fn is_unchanged(&self) -> bool {
-        self.file.metadata().is_ok_and(|metadata| Stamp::new(&metadata, &self.path) == self.stamp)
+        self.is_settled && self.file.metadata().is_ok_and(|metadata| Stamp::new(&metadata, &self.path) == self.stamp)
     }
 
     /// Checks that the file has not become shorter since it was mapped.
@@ -223,6 +226,17 @@ impl Backing {
     /// The file, unless the bytes are in memory.
     pub fn file(&self) -> Option<&Arc<MappedFile>> {
         if let Source::File(file) = &self.source { Some(file) } else { None }
+    }
+
+    /// The key of its contents, which are read for that.
+    ///
+    /// # Errors
+    /// An `OperationError` if the file has become shorter or cannot be read any more.
+    pub fn contents(&self) -> Result<Key> {
+        match &self.source {
+            Source::File(file) => Key::of_read(file.map.len(), |at, into| file.read(at, into)),
+            Source::Buffer(_) | Source::Memory(_) => Ok(Key::of_contents(self.as_ref())),
+        }
     }
 
     /// The window over `slice`, if it is part of [`as_ref`](Backing::as_ref): for parsers that return slices without

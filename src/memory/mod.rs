@@ -20,7 +20,7 @@ pub use mapped::{Backing, Mapped, MappedFile, unreadable};
 #[cfg(target_os = "linux")]
 pub use pages::expect_writes;
 pub use parts::{ColumnBlock, SharedMut};
-pub use racing::{read, store};
+pub use racing::{read, write};
 pub use rows::{Appended, Room, Rows, dense_of_rows, with_room};
 pub use shared::{MIN_SHARED_BYTES, WeakMap, share};
 

@@ -50,7 +50,7 @@ pub fn read(source: &[AtomicU8], target: &mut [u8]) {
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn store(source: &[u8], target: &[AtomicU8]) {
+pub fn write(source: &[u8], target: &[AtomicU8]) {
     assert_eq!(source.len(), target.len());
     let (head, middle, tail) = words(target);
     let (first, rest) = source.split_at(head.len());
@@ -100,7 +100,7 @@ mod tests {
                 assert_eq!(copy.bytes(), &bytes[start..start + len]);
 
                 let memory = atomic(&[0; 100]);
-                store(&bytes[..len], &memory[start..start + len]);
+                write(&bytes[..len], &memory[start..start + len]);
                 let memory: Vec<u8> = memory.into_iter().map(AtomicU8::into_inner).collect();
                 assert_eq!(memory[start..start + len], bytes[..len]);
                 assert!(memory[..start].iter().chain(&memory[start + len..]).all(|&byte| byte == 0));
@@ -117,7 +117,7 @@ mod tests {
             scope.spawn(|| {
                 let values = [[0x11; LEN], [0xee; LEN]];
                 for value in values.iter().cycle().take_while(|_| !done.load(Ordering::Relaxed)) {
-                    store(value, &memory);
+                    write(value, &memory);
                 }
             });
             for _ in 0..200 {

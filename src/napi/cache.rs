@@ -43,7 +43,7 @@ fn shown(path: &Path) -> String {
 }
 
 fn described(listed: &Listed) -> Json {
-    let Listed { path, label, entries, bytes, used } = listed;
+    let Listed { path, label, entries, bytes, used, is_invalid: _ } = listed;
     let used = used.duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_millis() as f64);
     let label = label.as_ref();
     json!({

@@ -21,7 +21,7 @@ use crate::onnx::run_texts::RunTexts;
 use crate::onnx::stop::Stop;
 use crate::onnx::text_list::TextList;
 use crate::onnx::{Model, ModelError};
-use crate::runtime::{Done, Slot, Tensor, spawn};
+use crate::runtime::{Backend, Done, Slot, Tensor, spawn};
 use crate::session::signature::{check_data, checked_size};
 use crate::session::{Feed, Item, Offer, Output, Session, SessionOptions, SessionRun, Shapes, Specialization, Target};
 use crate::shape::Descriptor;
@@ -218,6 +218,8 @@ pub fn open_session(
     let context = context.context.clone();
     let work = move || {
         let keep = |cache: CacheOptions| model.files.keep(&cache.into(), context.isa().name());
+        // A GPU has weights of its own.
+        let cache = cache.filter(|_| !matches!(context.backend(), Some(Backend::Gpu(_))));
         let problem = cache.and_then(|cache| keep(cache).err()).map(|error| error.message);
         let session =
             Session::open(Arc::new(model), context, options).map_err(|error| error.of_function("loadModel"))?;

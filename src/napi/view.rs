@@ -1,7 +1,7 @@
 //! Views of JavaScript's memory.
 
 use crate::error::{Error, ErrorKind, Result, amount};
-use crate::memory::{Buffer, expect_writes, store};
+use crate::memory::{Buffer, expect_writes, write};
 use napi::ValueType;
 use napi::bindgen_prelude::{FromNapiValue, TypeName, Uint8Array, ValidateNapiValue};
 use napi::sys;
@@ -78,7 +78,7 @@ impl View<'_> {
             return Err(Error::new(ErrorKind::Type, message));
         }
         expect_writes(memory.as_ptr().cast(), memory.len());
-        store(bytes, memory);
+        write(bytes, memory);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use super::error::{ModelError, Result, quoted};
 use super::proto;
 use crate::error::{Code, Error, amount};
-use crate::memory::store::{Folder, Key, Label, Source, Store, StoreOptions};
+use crate::memory::store::{Folder, Label, Source, Store, StoreOptions};
 use crate::memory::{Backing, Mapped, MappedFile, unreadable};
 use bytes::Bytes;
 use prost::Message;
@@ -131,24 +131,29 @@ impl Files {
     /// Keeps what is packed of the weights on disk from now on.
     ///
     /// # Errors
-    /// A NotSupportedError if there is no folder that can be trusted.
+    /// A NotSupportedError if there is no folder that can be trusted, an OperationError if the model cannot be read.
     pub fn keep(&self, options: &StoreOptions, isa: &str) -> Result<(), Error> {
         let Some(main) = &self.main else { return Ok(()) };
         let folder = Folder::open(options.folder.as_deref())?;
-        let contents = || Source::Contents(Key::of_contents(&main.bytes));
-        let source = match main.backing.file() {
-            None => contents(),
-            Some(_) if options.by_contents => contents(),
-            Some(file) => {
-                // Reading the whole model takes long: only if it may be of use.
-                let known = Some(()).filter(|()| folder.has_contents(isa)).map(|()| contents());
-                known.filter(|known| folder.path_of(known, isa).exists()).unwrap_or(Source::Stamp(file.stamp().clone()))
-            }
+        // Reading the whole model takes long: only if it may be of use.
+        let file = main.backing.file().filter(|_| !options.by_contents);
+        let contents = match file.is_some() && !folder.has_contents(isa) {
+            true => None,
+            false => Some(main.backing.contents()?),
+        };
+        let source = match (file, contents) {
+            (None, Some(key)) => Source::Contents(key),
+            (_, Some(key)) if folder.path_of(&Source::Contents(key), isa).exists() => Source::Contents(key),
+            (Some(file), _) => Source::Stamp(file.stamp().clone()),
+            (None, None) => unreachable!("what has no file is recognized by its contents"),
         };
         let shown = |path: &Path| std::path::absolute(path).unwrap_or(path.to_path_buf()).display().to_string();
         let model = main.backing.file().map_or("bytes".to_string(), |file| shown(file.path()));
         let label = Label { model, isa: isa.to_string() };
-        self.store.get_or_init(|| Store::open(folder, &source, label, options.verifies));
+        let store = self.store.get_or_init(|| Store::open(folder, &source, label, options.verifies));
+        if let Source::Contents(key) = source {
+            store.note_source(main.backing.id(), key);
+        }
         Ok(())
     }
 

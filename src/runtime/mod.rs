@@ -6,8 +6,8 @@ mod compiled;
 mod context;
 #[cfg(test)]
 mod context_tests;
+mod graph_store;
 mod idle;
-mod keeping;
 mod queue;
 mod release;
 mod rows;

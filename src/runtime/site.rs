@@ -3,7 +3,7 @@
 use super::backend::{Backend, Optimized, Plan};
 use super::background::panicked;
 use super::compiled::CompiledGraph;
-use super::keeping::keep;
+use super::graph_store::keep;
 use super::settings::Settings;
 use super::tensor::{Read, Tensor};
 use super::weak_list::WeakList;

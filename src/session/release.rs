@@ -175,12 +175,11 @@ impl Session {
         let mut add = |weight: &Weight, bytes: usize| {
             found.entry(Arc::as_ptr(weight).addr()).or_insert_with(|| (weight.clone(), bytes));
         };
+        // Those of other sizes, from an earlier release, stay as well.
+        lock(&self.kept_weights).each(&mut add);
         self.templates.each_weight(&mut add);
         program.iter().for_each(|program| program.each_weight(&mut add));
-        // A session at rest that was not used since keeps what it has.
-        if self.templates.count() > 0 || program.is_some() {
-            *lock(&self.kept_weights) = Kept::of(found);
-        }
+        *lock(&self.kept_weights) = Kept::of(found);
         if let Some(deciding) = self.deciding.get() {
             deciding.refund(self.templates.count());
         }

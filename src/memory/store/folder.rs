@@ -1,12 +1,14 @@
 //! The folder of stores: whom it may belong to, and what is removed from it.
 
 use super::file::{self, StoreFile};
-use super::{Damage, Key, Label, PACKING_VERSION, Source};
+use super::file::{Damage, VERSION};
+use super::key::Key;
+use super::model::{Label, PACKING_VERSION, Source};
 use crate::error::{Code, Error, Result};
 use std::fs::{self, File, Metadata, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// Overrides the user's cache folder; `off` disables what is kept in it.
@@ -49,7 +51,7 @@ pub struct Folder {
 pub struct Listed {
     /// The path of the file.
     pub path: PathBuf,
-    /// What people should know about it; `None` if it is damaged or of another version.
+    /// What people should know about it; `None` if it is invalid, of another version, or cannot be read.
     pub label: Option<Label>,
     /// Number of entries.
     pub entries: usize,
@@ -57,6 +59,26 @@ pub struct Listed {
     pub bytes: u64,
     /// When it was last opened, within an hour.
     pub used: SystemTime,
+    /// Whether it is surely no whole store, for any version of this package.
+    pub is_invalid: bool,
+}
+
+/// The end of the names of stores for an instruction set.
+fn ending(isa: &str) -> String {
+    format!("{isa}-{PACKING_VERSION}-{VERSION}.{EXTENSION}")
+}
+
+/// Whether the name of a file is one that stores have, or files that become stores: others belong to somebody else.
+fn is_ours(path: &Path, extension: &str) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let key = name.strip_prefix("file-").or_else(|| name.strip_prefix("model-")).and_then(|rest| rest.split_once('-'));
+    let is_key = |key: &str| key.len() == 2 * Key::LEN && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+    key.is_some_and(|(key, _)| is_key(key)) && path.extension().is_some_and(|own| own == extension)
+}
+
+/// Whether the format of a store is the one of this package.
+fn is_of_this_version(path: &Path) -> bool {
+    path.to_str().is_some_and(|name| name.ends_with(&format!("-{VERSION}.{EXTENSION}")))
 }
 
 fn failure(message: String) -> Error {
@@ -109,12 +131,12 @@ impl Folder {
             Source::Stamp(stamp) => ("file".to_string(), stamp.key()),
             Source::Contents(key) => ("model".to_string(), *key),
         };
-        self.path.join(format!("{kind}-{key}-{isa}-{PACKING_VERSION}.{EXTENSION}"))
+        self.path.join(format!("{kind}-{key}-{}", ending(isa)))
     }
 
     /// Whether there may be stores of models that are recognized by their contents.
     pub fn has_contents(&self, isa: &str) -> bool {
-        let end = format!("-{isa}-{PACKING_VERSION}.{EXTENSION}");
+        let end = ending(isa);
         let is_one = |name: &str| name.starts_with("model-") && name.ends_with(&end);
         fs::read_dir(&self.path).is_ok_and(|mut all| {
             all.any(|entry| entry.is_ok_and(|entry| entry.file_name().to_str().is_some_and(is_one)))
@@ -149,24 +171,23 @@ impl Folder {
         old: Option<&StoreFile>,
         new: &[(Key, &[u8], bool)],
     ) -> io::Result<()> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let temporary = path.with_extension(format!("{}-{number}.new", std::process::id()));
-        let written = create_plain(&temporary).and_then(|mut file| {
-            // Tells others that it is being written, until this process ends; file systems without locks are rare.
-            let _ = file.try_lock();
-            file::write(&mut file, label, old, new)?;
-            file.sync_all()?;
-            drop(file);
-            fs::rename(&temporary, path)
-        });
-        if written.is_err() {
-            // It may not exist, and the first failure says what is wrong.
+        // Containers that share the folder have processes of the same number.
+        let temporary = path.with_extension(format!("{:016x}.new", RandomState::new().build_hasher().finish()));
+        let mut file = create_plain(&temporary)?;
+        // Tells others that it is being written, until this process ends; file systems without locks are rare.
+        let _ = file.try_lock();
+        let written = file::write(&mut file, label, old, new).and_then(|()| file.sync_all());
+        let renamed = written.and_then(|()| fs::rename(&temporary, path));
+        drop(file);
+        if renamed.is_err() {
+            // The first failure says what is wrong.
             let _ = fs::remove_file(&temporary);
         }
-        written?;
+        renamed?;
         sync_folder(&self.path);
-        self.prune(self.limit, Some(path)).map(drop)
+        // What cannot be removed now, the next writer removes.
+        let _ = self.prune(self.limit, Some(path));
+        Ok(())
     }
 
     /// All stores, those used longest ago first.
@@ -177,16 +198,19 @@ impl Folder {
         let mut all = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
-            if path.extension().is_none_or(|extension| extension != EXTENSION) {
+            if !is_ours(&path, EXTENSION) {
                 continue;
             }
             // Another process may have removed it.
             let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
             if metadata.is_file() {
-                let store = open_plain(&path).ok().and_then(|file| StoreFile::open(&file).ok()?);
+                let opened = open_plain(&path).and_then(|file| StoreFile::open(&file));
                 let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                // Another version of this package may know what this one does not.
+                let is_invalid = matches!(opened, Ok(None)) && is_of_this_version(&path);
+                let store = opened.ok().flatten();
                 let (label, entries) = store.map_or((None, 0), |store| (Some(store.label().clone()), store.count()));
-                all.push(Listed { path, label, entries, bytes: metadata.len(), used });
+                all.push(Listed { path, label, entries, bytes: metadata.len(), used, is_invalid });
             }
         }
         all.sort_unstable_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
@@ -204,7 +228,7 @@ impl Folder {
         let mut size: u64 = all.iter().map(|one| one.bytes).sum();
         let mut removed = Vec::new();
         for one in all {
-            let goes = one.label.is_none() || size > limit;
+            let goes = one.is_invalid || size > limit;
             if goes && Some(one.path.as_path()) != kept && fs::remove_file(&one.path).is_ok() {
                 size -= one.bytes;
                 removed.push(one);
@@ -224,7 +248,7 @@ impl Folder {
             (one, damage)
         };
         let all = self.list()?.into_iter().map(damaged);
-        Ok(all.filter(|(one, damage)| one.label.is_none() || !damage.is_empty()).collect())
+        Ok(all.filter(|(one, damage)| one.is_invalid || !damage.is_empty()).collect())
     }
 
     fn remove_abandoned(&self) -> io::Result<()> {
@@ -237,7 +261,7 @@ impl Folder {
                 let file = open_plain(&path).ok().filter(|_| age > LOCKED)?;
                 file.try_lock().ok()
             };
-            if path.extension().is_some_and(|extension| extension == "new") && is_abandoned().is_some() {
+            if is_ours(&path, "new") && is_abandoned().is_some() {
                 // Another process may do the same.
                 let _ = fs::remove_file(&path);
             }
@@ -280,6 +304,12 @@ fn distrust(_: &Metadata) -> Option<&'static str> {
     None
 }
 
+/// Rights to a file in Windows.
+#[cfg(windows)]
+const GENERIC_READ: u32 = 0x8000_0000;
+#[cfg(windows)]
+const FILE_WRITE_ATTRIBUTES: u32 = 0x100;
+
 /// Opens a file for reading; no link, and without waiting for a pipe.
 fn open_plain(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
@@ -288,6 +318,12 @@ fn open_plain(path: &Path) -> io::Result<File> {
     {
         use std::os::unix::fs::OpenOptionsExt;
         options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC);
+    }
+    #[cfg(windows)]
+    {
+        use std::os::windows::fs::OpenOptionsExt;
+        // Also to note the time of the last use.
+        options.access_mode(GENERIC_READ | FILE_WRITE_ATTRIBUTES);
     }
     options.open(path)
 }

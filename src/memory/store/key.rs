@@ -1,5 +1,6 @@
 //! What identifies packed weights: digests of where they come from and of their form.
 
+use crate::error::Result;
 use std::fmt;
 use std::fs::Metadata;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,11 +19,25 @@ impl Key {
 
     /// The key of these bytes.
     pub fn of_contents(bytes: &[u8]) -> Key {
-        let pieces = bytes.chunks(PIECE).map(blake3::hash);
         let mut writer = KeyWriter::new("contents");
         writer.number(bytes.len() as u64);
-        pieces.for_each(|piece| writer.bytes(piece.as_bytes()));
+        bytes.chunks(PIECE).for_each(|piece| writer.bytes(blake3::hash(piece).as_bytes()));
         writer.finish()
+    }
+
+    /// The same for `len` bytes, which `read` copies from an offset on.
+    ///
+    /// # Errors
+    /// The errors of `read`.
+    pub fn of_read(len: usize, mut read: impl FnMut(usize, &mut [u8]) -> Result<()>) -> Result<Key> {
+        let (mut writer, mut copy) = (KeyWriter::new("contents"), vec![0; PIECE.min(len)]);
+        writer.number(len as u64);
+        for at in (0..len).step_by(PIECE) {
+            let piece = &mut copy[..PIECE.min(len - at)];
+            read(at, piece)?;
+            writer.bytes(blake3::hash(piece).as_bytes());
+        }
+        Ok(writer.finish())
     }
 }
 
@@ -100,7 +115,12 @@ impl Stamp {
             (format!("{}:{}", metadata.dev(), metadata.ino()), [metadata.ctime(), metadata.ctime_nsec()])
         };
         #[cfg(not(unix))]
-        let (identity, changed) = (path.display().to_string(), [0; 2]);
+        let (identity, changed) = {
+            let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+            let created = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+            let created = created.unwrap_or_default();
+            (real.display().to_string(), [created.as_secs() as i64, i64::from(created.subsec_nanos())])
+        };
         let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
         Stamp { identity, len: metadata.len(), modified: metadata.modified().ok().and_then(since), changed }
     }
@@ -142,6 +162,13 @@ mod tests {
         assert_ne!(Key::of_contents(b"a"), Key::of_contents(b"b"));
         let long = vec![7; PIECE + 1];
         assert_ne!(Key::of_contents(&long), Key::of_contents(&long[1..]));
+        for bytes in [&long[..], b"a", b""] {
+            let read = |at: usize, into: &mut [u8]| {
+                into.copy_from_slice(&bytes[at..][..into.len()]);
+                Ok(())
+            };
+            assert_eq!(Key::of_read(bytes.len(), read).unwrap(), Key::of_contents(bytes));
+        }
         assert_eq!(Key([0xab; 32]).to_string(), "ab".repeat(32));
     }
 

@@ -11,54 +11,24 @@ mod file;
 mod folder;
 mod key;
 mod map;
+mod model;
 mod saving;
 
 pub use file::Damage;
 pub use folder::{CACHE_VARIABLE, Folder, LIMIT_VARIABLE, Listed, user_folder};
 pub use key::{Key, KeyWriter, Stamp};
 pub use map::Map;
+pub use model::{Label, PACKING_VERSION, Source, StoreOptions};
 pub use saving::finish_saving;
 
 use super::{Buffer, WeakMap};
+use crate::error::Result;
 use file::StoreFile;
 use saving::{Saving, hurry};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-
-/// Raised by hand with every change of what is packed, or how: entries of other versions are not found. A test compares the
-/// packed bytes of all forms with checksums, and fails if somebody forgets.
-pub const PACKING_VERSION: u32 = 1;
-
-/// How packed weights are kept on disk.
-#[derive(Clone, Debug, Default)]
-pub struct StoreOptions {
-    /// The folder; the user's if none is given.
-    pub folder: Option<PathBuf>,
-    /// Whether bytes are compared with their checksums before they are used.
-    pub verifies: bool,
-    /// Whether files are recognized by their contents, which serves copies of them elsewhere.
-    pub by_contents: bool,
-}
-
-/// What people should know about a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Label {
-    /// The path of the model, or what else it comes from.
-    pub model: String,
-    /// The instruction set.
-    pub isa: String,
-}
-
-/// How the model of a store is recognized.
-#[derive(Clone, Debug)]
-pub enum Source {
-    /// By what the system says of its file.
-    Stamp(Stamp),
-    /// By its contents.
-    Contents(Key),
-}
 
 /// The packed weights of one model for one instruction set.
 pub struct Store {
@@ -72,6 +42,24 @@ pub struct Store {
     state: Mutex<State>,
     /// The keys of the sources of weights, by the numbers of their backings.
     sources: Mutex<HashMap<u64, Key>>,
+}
+
+/// Ends the saving of a store, also if it panics.
+struct Ending<'a>(&'a Store);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        if std::thread::panicking() {
+            state.problem = Some(format!("{} was not written: internal error", self.0.path.display()));
+        }
+        if std::thread::panicking() || !state.is_saving {
+            state.is_saving = false;
+            let waiting = std::mem::take(&mut state.waiting);
+            drop(state);
+            waiting.into_iter().for_each(|tell| tell());
+        }
+    }
 }
 
 /// What was packed.
@@ -140,18 +128,19 @@ impl Store {
     }
 
     /// The key of a source of weights, the one with number `id` in this process: that of its `stamp` if it is a file, or of
-    /// its contents.
-    pub fn source_key(&self, id: u64, stamp: Option<&Stamp>, bytes: &[u8]) -> Key {
+    /// its contents. `None` if these cannot be read.
+    pub fn source_key(&self, id: u64, stamp: Option<&Stamp>, contents: impl FnOnce() -> Result<Key>) -> Option<Key> {
         let known = || self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(key) = known().get(&id) {
-            return *key;
+            return Some(*key);
         }
         let key = match stamp.filter(|_| !self.by_contents) {
             Some(stamp) => stamp.key(),
-            None => Key::of_contents(bytes),
+            // Who packs then reads it as well, and says what is wrong.
+            None => contents().ok()?,
         };
         known().insert(id, key);
-        key
+        Some(key)
     }
 
     /// Notes the key of a source of weights, which the caller has found out.
@@ -194,8 +183,9 @@ impl Store {
         let store = self.clone();
         let run = move || {
             saving.pause();
+            let ending = Ending(&store);
             store.save_all();
-            drop(saving);
+            drop((ending, saving));
         };
         if let Err(error) = std::thread::Builder::new().name("webnn-store".into()).spawn(run) {
             state.is_saving = false;
@@ -224,10 +214,9 @@ impl Store {
             let (fresh, old) = {
                 let mut state = self.lock();
                 if state.fresh.is_empty() {
+                    // In one step: what is packed from now on is saved by another thread.
                     state.is_saving = false;
-                    let waiting = std::mem::take(&mut state.waiting);
-                    drop(state);
-                    return waiting.into_iter().for_each(|tell| tell());
+                    return;
                 }
                 (std::mem::take(&mut state.fresh), state.file.clone())
             };

@@ -1,7 +1,7 @@
 //! Counts what is being written, so that a process can end after it.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// How long writing waits: a model that was just loaded runs first, and mostly packs more.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -56,7 +56,9 @@ pub fn hurry() {
     drop(hurried());
 }
 
-/// Waits until everything is written, at most for `patience`.
+/// Waits until everything is written, at most for `patience` after the first call in this process.
 pub fn finish_saving(patience: Duration) {
-    drop(CHANGED.wait_timeout_while(hurried(), patience, |savings| savings.count > 0));
+    static BEGIN: OnceLock<Instant> = OnceLock::new();
+    let left = patience.saturating_sub(BEGIN.get_or_init(Instant::now).elapsed());
+    drop(CHANGED.wait_timeout_while(hurried(), left, |savings| savings.count > 0));
 }

@@ -150,7 +150,16 @@ impl BlockPanels {
         let bits = operands.numbers.1.bits();
         let places = BlockParts::new(width, bits, blocks, operands.scales.1.size(), zero.is_none());
         let (scale_type, by_column) = (operands.scales.1, operands.by_column);
-        let form = ("blocks", width, blocks, by_column, operands.one_column, scale_type, operands.zeros.is_some());
+        let form = (
+            "blocks",
+            width,
+            blocks,
+            by_column,
+            operands.one_column,
+            scale_type,
+            operands.zeros.is_some(),
+            operands.table,
+        );
         let others: Vec<&Constant> = [operands.scales.0].into_iter().chain(operands.zeros).collect();
         let data = weights.packed(&form, &others, blocks.columns.div_ceil(width) * places.panel, |out| {
             let (numbers, scales) = (operands.numbers.0.buffer()?, operands.scales.0.buffer()?);
