@@ -90,6 +90,8 @@ impl Store {
         let path = folder.path_of(source, &label.isa);
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = open.get(&path).into_iter().find(|store| store.verifies == verifies) {
+            // What was refused for another model says nothing about this one.
+            store.lock().refusal = None;
             return store;
         }
         let by_contents = matches!(source, Source::Contents(_));
