@@ -5,6 +5,7 @@ import { existsSync, readdirSync, readFileSync, utimesSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { listCache } from 'webnn-node/inspect';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
 import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
@@ -311,6 +312,15 @@ describe('packed weights on disk', () => {
     await resultOf(source, { extra: { webnn: { cache: '0' } } }, { WEBNN_CACHE: absent });
     await resultOf(source, {}, { WEBNN_CACHE: '', WEBNN_CACHE_DIR: absent });
     assert.equal(existsSync(absent), false);
+  });
+
+  it('extra.webnn.idle frees memory between runs, which compute the same', async () => {
+    const session = await create({ extra: { webnn: { idle: '1' } } });
+    for (let i = 0; i < 3; i++) {
+      assert.deepEqual([...(await session.run({ x: x() })).y.data], [-1, -2]);
+      await sleep(20);
+    }
+    await session.release();
   });
 
   it('and other entries of extra are checked', async () => {
