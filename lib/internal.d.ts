@@ -191,7 +191,7 @@ export interface Binding {
   createContext(environment: Environment, id: number, lostId: number, options: NativeContextOptions): Context;
   destroyContext(context: Context): void;
   loseDevice(context: Context): void;
-  endOpenings(): void;
+  beforeExit(): void;
   contextDevice(context: Context): 'cpu' | 'gpu';
   /** What an open context does not use of a GPU because its driver fails. */
   contextWarning(context: Context): string | null;

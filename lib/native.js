@@ -21,8 +21,8 @@ const LISTENS = Symbol.for('webnn-node listens for the end of the process');
 
 if (isMainThread && !Object.hasOwn(process, LISTENS)) {
   Object.defineProperty(process, LISTENS, { value: true });
-  // Also by process.exit(): a driver that another thread is loading meanwhile can crash.
-  process.on('exit', () => binding.endOpenings());
+  // Also by process.exit(): a driver that another thread is loading meanwhile can crash, and packed weights may not be on disk yet.
+  process.on('exit', () => binding.beforeExit());
 }
 
 /** The table of error codes. @type {{code: string, exception: string, meaning: string}[]} */

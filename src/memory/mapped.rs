@@ -13,6 +13,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// From this size on, in bytes, a file surely has weights, between which parsing reads little: the system would read much of
+/// it ahead, which a process with packed weights in a store never needs.
+#[cfg(unix)]
+const MIN_SPARSE: usize = 32 << 20;
+
+/// Bytes at the begin of a file that parsing mostly reads as a whole.
+#[cfg(unix)]
+const GRAPH: usize = 1 << 20;
+
 /// A regular file, memory-mapped read-only and private.
 ///
 /// [`as_ref`](MappedFile::as_ref) returns its bytes for parsing. If another process truncates the file, the system
@@ -52,6 +61,12 @@ impl MappedFile {
         // SAFETY: nobody writes through this map, and no reader relies on the bytes: parsers check everything that they
         // read. Truncation of the file is documented above.
         let map = unsafe { MmapOptions::new().map_copy_read_only(&file) }.map_err(fail)?;
+        #[cfg(unix)]
+        if map.len() > MIN_SPARSE {
+            use memmap2::Advice;
+            // Only advice: it costs time at most.
+            let _ = map.advise(Advice::Random).and_then(|()| map.advise_range(Advice::WillNeed, 0, GRAPH));
+        }
         Ok(Arc::new(MappedFile { id: next_id(), path: path.to_path_buf(), file, stamp, map }))
     }
 

@@ -24,7 +24,7 @@ static ENVIRONMENTS: AtomicUsize = AtomicUsize::new(0);
 
 /// How long the end of the process waits until packed weights are on disk: the first of many short processes would never
 /// write them otherwise.
-const SAVING: Duration = Duration::from_secs(5);
+pub const SAVING: Duration = Duration::from_secs(5);
 
 /// How long the end of the process waits for a GPU that must not be interrupted.
 const PATIENCE: Duration = Duration::from_secs(10);

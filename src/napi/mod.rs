@@ -19,6 +19,7 @@ mod warn;
 use crate::description::text;
 use crate::dimension::numbers;
 use crate::ir::{Builder, ValueId};
+use crate::memory::store::finish_saving;
 use crate::ops::limits::support_limits_json;
 use crate::runtime::{self, Wish};
 use crate::shape::Descriptor;
@@ -129,10 +130,12 @@ pub fn context_warning(context: &External<ContextHandle>) -> Option<String> {
     context.context.warning().map(String::from)
 }
 
-/// Lets no driver of a GPU be loaded any more, and waits for threads that do: call it before the process ends.
+/// Call it before the process ends, also by `process.exit()`, which runs no cleanup hooks. Lets no driver of a GPU be loaded
+/// any more, and waits for threads that do; and waits until packed weights are on disk.
 #[napi(catch_unwind)]
-pub fn end_openings() {
+pub fn before_exit() {
     runtime::end_openings();
+    finish_saving(completion::SAVING);
 }
 
 /// Loses the GPU of a context as a failing driver would, for tests. Does nothing on the CPU.

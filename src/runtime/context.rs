@@ -1,38 +1,33 @@
 //! Contexts: the operations of `MLContext`, as requests on its timeline.
 
-use super::backend::{Backend, Optimized, Plan, Weight};
-use super::background::panicked;
-use super::keeping::keep;
+use super::backend::Backend;
+use super::compiled::CompiledGraph;
 use super::settings::{Settings, THREADS_VARIABLE, thread_count};
+use super::site::{Site, built};
 use super::tensor::{Contents, Read, Tensor};
 use super::timeline::{Done, Later, Timeline, Turn};
 use super::weak_list::WeakList;
 use crate::cpu::schedule::pool::Threads;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
-use crate::description::{Description, Origin};
 use crate::error::{Error, ErrorKind, Result, amount};
 use crate::gpu::adapter::{self, Choice, WebGpuAdapter};
 use crate::gpu::device::Device;
 use crate::gpu::exit::enter;
 use crate::gpu::loss::{Listener, Loss};
 use crate::gpu::watch::guarded;
-use crate::ir::{Builder, Graph, Growing, Node, Stencil};
+use crate::ir::{Builder, Graph};
 use crate::memory::Buffer;
-use crate::memory::store::{Store, StoreOptions};
+use crate::memory::store::StoreOptions;
 use crate::observe::Stopwatch;
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES, MAX_VALUE_BYTES};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes that take about a microsecond to copy.
 const SHORT_READ: usize = 1 << 14;
-
-/// How long one poll for the end of a read from a GPU waits.
-const PATIENCE: Duration = Duration::from_millis(10);
 
 /// The requested processor of a context.
 #[derive(Clone, Debug)]
@@ -75,14 +70,6 @@ impl Remarks {
     fn plain(reason: impl Into<String>) -> Remarks {
         Remarks { reason: reason.into(), warning: None }
     }
-}
-
-/// A graph of a context, compiled once the request to build it is done.
-#[derive(Default)]
-pub struct CompiledGraph {
-    plan: Mutex<Option<Plan>>,
-    /// Separate from the plan, which is locked while it runs.
-    description: Mutex<Option<Arc<Description>>>,
 }
 
 /// Why the last context that could have used an existing GPU does not use it.
@@ -519,171 +506,6 @@ impl ContextTurn<'_> {
     }
 }
 
-/// Receives a graph that ran, the time when the run began, and its times, see [`Stopwatch::into_times`].
-pub type Watch<'a> = dyn Fn(&CompiledGraph, Instant, Buffer) + 'a;
-
-/// The context as seen by work on its timeline.
-pub struct Site<'a> {
-    /// The environment of steps.
-    pub env: &'a Env<'a>,
-    /// The processor.
-    pub backend: Backend,
-    settings: Settings,
-    keeping: Option<Arc<StoreOptions>>,
-    tensors: Arc<WeakList<Tensor>>,
-    graphs: Arc<WeakList<CompiledGraph>>,
-    /// Receives the times of the graphs that run here.
-    watch: Option<&'a Watch<'a>>,
-}
-
-impl<'a> Site<'a> {
-    /// The same site, with `watch` called for every graph that runs.
-    pub fn watched(&'a self, watch: &'a Watch<'a>) -> Site<'a> {
-        let Site { env, ref backend, settings, ref keeping, ref tensors, ref graphs, .. } = *self;
-        let (backend, tensors, graphs) = (backend.clone(), tensors.clone(), graphs.clone());
-        Site { env, backend, settings, keeping: keeping.clone(), tensors, graphs, watch: Some(watch) }
-    }
-
-    /// Runs `graph` for `operation`; see [`CompiledGraph::run`].
-    ///
-    /// # Errors
-    /// Same as [`CompiledGraph::run`], and an `UnknownError` if memory for times runs out.
-    pub fn run(&self, graph: &CompiledGraph, operation: &str, tensors: [&[Arc<Tensor>]; 2]) -> Result<()> {
-        let Some(tell) = self.watch else { return graph.run(self.env, operation, tensors, None) };
-        let steps = graph.description().map_or(0, |description| description.steps.len());
-        let (start, mut watch) = (Instant::now(), Stopwatch::new(1, steps)?);
-        graph.run(self.env, operation, tensors, Some(&mut watch))?;
-        tell(graph, start, watch.into_times());
-        Ok(())
-    }
-}
-
-impl Site<'_> {
-    /// How many plans for different sizes a graph keeps.
-    pub fn kept_sizes(&self) -> usize {
-        self.settings.kept_sizes
-    }
-
-    /// The bytes of the outputs of `node`, whose operands are constants, computed on the CPU.
-    ///
-    /// # Errors
-    /// An UnknownError if memory runs out, an OperationError if a mapped constant cannot be read.
-    pub fn evaluate(&self, graph: &Graph, node: &Node) -> Result<Vec<Buffer>> {
-        crate::cpu::evaluate::evaluate(graph, node, self.env)
-    }
-
-    /// Has packed constants of `graph` kept on disk, if the context does that for graphs on the CPU; see [`keep`].
-    ///
-    /// # Errors
-    /// An OperationError if there is no folder that can be trusted.
-    pub fn keep(&self, graph: &mut Graph) -> Result<Option<Arc<Store>>> {
-        match (&self.keeping, &self.backend) {
-            (Some(options), Backend::Cpu) => keep(graph, options, self.env.isa).map_err(of_build),
-            _ => Ok(None),
-        }
-    }
-
-    /// Compiles `graph` to a plan.
-    fn compile(&self, graph: Graph) -> Result<Plan> {
-        let Optimized { mut graph, origin } = self.backend.optimize(graph, self.env, &self.settings)?;
-        self.backend.lower(&mut graph, origin, self.env, &self.settings)
-    }
-
-    /// Runs the passes on `graph`.
-    ///
-    /// # Errors
-    /// An OperationError for any failure.
-    pub fn optimize(&self, graph: Graph) -> Result<Optimized> {
-        self.backend.optimize(graph, self.env, &self.settings).map_err(of_build)
-    }
-
-    /// Makes a plan of `graph`, see [`Backend::lower`]; it is freed with the context at the latest.
-    ///
-    /// # Errors
-    /// An OperationError for any failure.
-    pub(super) fn lower(&self, graph: &mut Graph, origin: Origin) -> Result<Arc<CompiledGraph>> {
-        let compiled = self.unbuilt();
-        compiled.hold(built(|| self.backend.lower(graph, origin, self.env, &self.settings))?);
-        Ok(compiled)
-    }
-
-    /// Like [`lower`](Self::lower), for the graph in `stencil`, by reusing the plan of `spare`, which then is unusable;
-    /// `None` if that is impossible, see [`Backend::resize`], or if `spare` has other owners.
-    ///
-    /// # Errors
-    /// An OperationError for any failure.
-    pub(super) fn resize(
-        &self,
-        spare: Arc<CompiledGraph>,
-        stencil: &mut Stencil,
-        origin: &Origin,
-    ) -> Result<Option<Arc<CompiledGraph>>> {
-        let Some(plan) = Arc::into_inner(spare).and_then(|graph| graph.lock().take()) else { return Ok(None) };
-        let compiled = self.unbuilt();
-        let plan = built(|| self.backend.resize(plan, stencil, origin, self.env))?;
-        Ok(plan.map(|plan| {
-            compiled.hold(plan);
-            compiled
-        }))
-    }
-
-    /// A graph without a plan yet; it is freed with the context at the latest.
-    fn unbuilt(&self) -> Arc<CompiledGraph> {
-        let compiled = Arc::new(CompiledGraph::default());
-        self.graphs.add(&compiled);
-        compiled
-    }
-
-    /// A read-only tensor with these contents; it is freed with the context at the latest.
-    ///
-    /// # Errors
-    /// An UnknownError if memory runs out, an OperationError if the device fails.
-    pub fn tensor_of(&self, descriptor: Descriptor, bytes: &Arc<Buffer>) -> Result<Arc<Tensor>> {
-        let tensor = self.tensor(descriptor);
-        tensor.fill(&self.backend, bytes.clone())?;
-        Ok(tensor)
-    }
-
-    /// The bytes of `tensor`: shared with it on the CPU, read back from a GPU.
-    ///
-    /// # Errors
-    /// The error of the work that failed to write them, an InvalidStateError if they were released.
-    pub fn bytes(&self, tensor: &Tensor) -> Result<Arc<Buffer>> {
-        if let Backend::Cpu = self.backend {
-            return tensor.lock()?.bytes().cloned();
-        }
-        let read = Arc::new(Read::default());
-        let mut reading = tensor.read_later(read.clone())?;
-        loop {
-            if let Some(result) = reading(PATIENCE) {
-                result?;
-                return read.take().map(Arc::new).ok_or_else(|| Error::new(ErrorKind::Unknown, "nothing was read"));
-            }
-        }
-    }
-
-    /// A tensor without contents yet; it is freed with the context at the latest.
-    pub fn tensor(&self, descriptor: Descriptor) -> Arc<Tensor> {
-        let tensor = Arc::new(Tensor::new(descriptor));
-        self.tensors.add(&tensor);
-        tensor
-    }
-}
-
-/// Calls `make`, which compiles a graph.
-///
-/// # Errors
-/// An OperationError for any failure, including a panic.
-fn built<T>(make: impl FnOnce() -> Result<T>) -> Result<T> {
-    let made = catch_unwind(AssertUnwindSafe(make));
-    made.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(of_build)
-}
-
-/// Turns any failure while compiling a graph into an OperationError.
-fn of_build(error: Error) -> Error {
-    Error::new(ErrorKind::Operation, format!("build: {error}"))
-}
-
 /// Selects the backend for `wish`.
 ///
 /// # Errors
@@ -734,87 +556,6 @@ fn of_web_gpu(device: WebGpuAdapter) -> Result<Arc<Device>> {
         Ok(Some(found)) => Ok(found),
         Ok(None) => Err(refused("is not found among the adapters of this machine, see `webnn-node info`")),
         Err(error) => Err(refused(&error.message)),
-    }
-}
-
-impl CompiledGraph {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Plan>> {
-        self.plan.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    fn lock_description(&self) -> std::sync::MutexGuard<'_, Option<Arc<Description>>> {
-        self.description.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// The description of the compiled graph; `None` before it is built and after its release. Does not wait for a run.
-    pub fn description(&self) -> Option<Arc<Description>> {
-        self.lock_description().clone()
-    }
-
-    /// Drops the plan.
-    fn release(&self) {
-        *self.lock_description() = None;
-        *self.lock() = None;
-    }
-
-    /// Stores the plan.
-    fn hold(&self, plan: Plan) {
-        *self.lock_description() = Some(plan.description().clone());
-        *self.lock() = Some(plan);
-    }
-
-    /// Names and descriptors of its inputs and outputs; none before it is built.
-    pub fn ports(&self) -> [Vec<(String, Descriptor)>; 2] {
-        self.with_ports(|ports| ports.map(<[_]>::to_vec))
-    }
-
-    /// Calls `look` with the names and descriptors of inputs and outputs.
-    pub fn with_ports<T>(&self, look: impl FnOnce([&[(String, Descriptor)]; 2]) -> T) -> T {
-        look(self.lock().as_ref().map_or_else(Default::default, |plan| plan.ports()))
-    }
-
-    /// Calls `visit` with the constants that it reads; see [`Plan::each_weight`].
-    pub fn each_weight(&self, mut visit: impl FnMut(Weight, usize)) {
-        self.lock().iter().for_each(|plan| plan.each_weight(&mut visit));
-    }
-
-    /// Whether it runs on the CPU.
-    pub fn is_on_cpu(&self) -> bool {
-        matches!(&*self.lock(), Some(Plan::Cpu(_)))
-    }
-
-    /// The outputs that begin with an input, in its memory.
-    pub fn growing(&self) -> Vec<Growing> {
-        self.lock().as_ref().map_or_else(Vec::new, |plan| plan.growing().to_vec())
-    }
-
-    /// Size of the compiled graph in bytes; 0 before it is built.
-    pub fn bytes(&self) -> usize {
-        self.description().map_or(0, |description| description.bytes())
-    }
-
-    /// Runs the graph for `operation`, as work on the timeline of its context. The tensors are those of a
-    /// [`dispatch`](Context::dispatch).
-    ///
-    /// # Errors
-    /// An OperationError, which reading the outputs also returns.
-    pub fn run(
-        &self,
-        env: &Env,
-        operation: &str,
-        [inputs, outputs]: [&[Arc<Tensor>]; 2],
-        watch: Option<&mut Stopwatch>,
-    ) -> Result<()> {
-        let run = catch_unwind(AssertUnwindSafe(|| {
-            let mut plan = self.lock();
-            let plan = plan.as_mut().ok_or_else(|| Error::new(ErrorKind::InvalidState, "the graph is destroyed"))?;
-            plan.run(env, inputs, outputs, watch)
-        }));
-        run.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(|error| {
-            let error = Error::new(ErrorKind::Operation, format!("{operation}: {error}"));
-            outputs.iter().for_each(|output| output.fail(&error));
-            error
-        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod backend;
 mod background;
+mod compiled;
 mod context;
 #[cfg(test)]
 mod context_tests;
@@ -11,6 +12,7 @@ mod queue;
 mod release;
 mod rows;
 mod settings;
+mod site;
 mod system;
 mod template;
 mod tensor;
@@ -20,9 +22,11 @@ mod weak_list;
 pub use crate::gpu::exit::end_openings;
 pub use backend::{Backend, Optimized, Weight};
 pub use background::{panicked, spawn};
-pub use context::{CompiledGraph, Context, Site, Wish};
+pub use compiled::CompiledGraph;
+pub use context::{Context, Wish};
 pub use idle::{Idle, watch};
 pub use rows::CacheRows;
+pub use site::Site;
 pub use system::system_info;
 pub use template::{Recent, Template, Templates};
 pub use tensor::{Contents, Read, Slot, Tensor};

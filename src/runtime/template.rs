@@ -4,7 +4,8 @@
 //! caches one per recent combination of outcomes, [`Recent`] the compiled graphs for the last few sets of sizes.
 
 use super::backend::{Optimized, Weight};
-use super::context::{CompiledGraph, Site};
+use super::compiled::CompiledGraph;
+use super::site::Site;
 use crate::description::Origin;
 use crate::dimension::{Dim, Tape};
 use crate::error::Result;
