@@ -11,7 +11,7 @@ use crate::compile::Passes;
 use crate::ir::{Constant, Graph, Source, Widened, parse};
 use crate::memory::store::{self, Folder, Key, Label, PACKING_VERSION, Store};
 use crate::memory::{Backing, Buffer, Mapped, MappedFile};
-use crate::testing::{TemporaryFile, run_compiled};
+use crate::testing::{Random, TemporaryFile, run_compiled};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -81,8 +81,12 @@ impl TemporaryFolder {
     }
 
     fn store(&self) -> Arc<Store> {
+        self.store_that(true)
+    }
+
+    fn store_that(&self, verifies: bool) -> Arc<Store> {
         let label = Label { model: "test".into(), isa: "test".into() };
-        Store::open(self.open(), &store::Source::Contents(Key::of_contents(b"test")), label, true)
+        Store::open(self.open(), &store::Source::Contents(Key::of_contents(b"test")), label, verifies)
     }
 }
 
@@ -148,6 +152,38 @@ fn weights_of_a_store_give_the_same_bits() {
             assert!(!weights.is_empty() && weights.iter().all(|weight| weight.is_mapped()), "{isa:?}:\n{graph}");
             assert!(run_compiled(&kept, isa) == run_compiled(&graph, isa), "{isa:?}:\n{graph}");
             assert!(folder.open().verify().unwrap().is_empty());
+        }
+    }
+}
+
+#[test]
+fn damaged_weights_change_numbers_only() {
+    let mut random = Random::new(7);
+    for isa in Isa::available() {
+        for graph in graphs() {
+            let folder = TemporaryFolder::new();
+            let store = folder.store();
+            drop(plan(&kept_in(&graph, &store), isa));
+            wait(&store);
+            let path = store.path().to_path_buf();
+            drop(store);
+            let mut bytes = std::fs::read(&path).unwrap();
+            let weights = bytes.len() - 4096;
+            for _ in 0..200 {
+                bytes[weights + random.below(4096)] ^= 1 << random.below(8);
+            }
+            // As another writer would replace it.
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, &bytes).unwrap();
+            let damaged = folder.store_that(false);
+            let kept = kept_in(&graph, &damaged);
+            assert!(large(&plan(&kept, isa)).iter().all(|weight| weight.is_mapped()));
+            let lens = |outputs: Vec<Vec<u8>>| outputs.iter().map(Vec::len).collect::<Vec<_>>();
+            let right = run_compiled(&graph, isa);
+            assert_eq!(lens(run_compiled(&kept, isa)), lens(right.clone()));
+            drop((kept, damaged));
+            let verified = folder.store();
+            assert!(run_compiled(&kept_in(&graph, &verified), isa) == right, "{isa:?}:\n{graph}");
         }
     }
 }

@@ -273,7 +273,7 @@ impl Pieces<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TemporaryFile;
+    use crate::testing::{Random, TemporaryFile};
 
     fn key(name: &str) -> Key {
         Key::of_contents(name.as_bytes())
@@ -355,6 +355,29 @@ mod tests {
         assert_eq!(file.damaged().len(), 1);
         let found = |verifies| contents.iter().filter(|(key, _)| file.find(key, 300, verifies).is_some()).count();
         assert_eq!(found(true), 1, "the other one is packed anew");
+    }
+
+    #[test]
+    fn a_million_flipped_bits_make_no_place_outside() {
+        let contents: Vec<(Key, Vec<u8>)> =
+            (0..9).map(|at| (key(&at.to_string()), vec![at; 40 * usize::from(at)])).collect();
+        let entries: Vec<(Key, &[u8])> = contents.iter().map(|(key, bytes)| (*key, &bytes[..])).collect();
+        let mut bytes = written(None, &entries);
+        let mut random = Random::new(3);
+        let (mut flips, mut accepted) = (0, 0);
+        while flips < 1_000_000 {
+            let places: Vec<[usize; 2]> =
+                (0..1 + flips % 4).map(|_| [random.below(bytes.len()), random.below(8)]).collect();
+            let flip = |bytes: &mut [u8]| places.iter().for_each(|&[at, bit]| bytes[at] ^= 1 << bit);
+            flip(&mut bytes);
+            if let Some((_, found)) = parse(&bytes) {
+                accepted += 1;
+                assert!(found.values().all(|place| place.offset + place.len <= bytes.len()));
+            }
+            flip(&mut bytes);
+            flips += places.len();
+        }
+        assert!(accepted > 0, "bits of weights are not looked at");
     }
 
     /// Places that lie outside, overlap the table or wrap around, with a right checksum: written by somebody hostile.
