@@ -272,8 +272,11 @@ fn once(
         None => {
             // Threads that make the same bytes at the same time end up with one buffer: `share` merges equal bytes.
             let buffer = share(make()?);
-            if let Some(place) = place.filter(|place| place.is_certain()) {
-                place.store.keep(place.key, &buffer, matches!(origin.form, Form::Packed(..)));
+            if let Some(place) = place {
+                match place.is_certain() {
+                    true => place.store.keep(place.key, &buffer, matches!(origin.form, Form::Packed(..))),
+                    false => place.store.refuse("the model file has just changed, or its time is in the future"),
+                }
             }
             buffer
         }

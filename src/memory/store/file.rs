@@ -13,7 +13,7 @@ use super::map::Map;
 use super::{Key, Label};
 use crate::memory::{ALIGNMENT, Buffer, WeakMap};
 use serde_json::{Value as Json, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -189,19 +189,19 @@ impl Label {
     }
 }
 
-/// Writes a file with the entries of `old` and, where these have no such key, those in `new`.
+/// Writes a file with the entries in `new`, and those of `old` that have other keys: what is packed again was damaged.
 ///
 /// # Errors
 /// If the system refuses.
 pub fn write(to: &mut File, label: &Label, old: Option<&StoreFile>, new: &[(Key, &[u8], bool)]) -> io::Result<()> {
-    let kept = old.into_iter().flat_map(|old| {
+    let added = new.iter().map(|(key, bytes, is_streamed)| (*key, *bytes, checksum(bytes), *is_streamed));
+    let mut entries: Vec<(Key, &[u8], u64, bool)> = added.collect();
+    let is_new: HashSet<Key> = new.iter().map(|(key, ..)| *key).collect();
+    if let Some(old) = old {
+        let kept = old.places.iter().filter(|(key, _)| !is_new.contains(key));
         let bytes = |place: &Place| &old.map.bytes()[place.offset..][..place.len];
-        old.places.iter().map(move |(key, place)| (*key, bytes(place), place.checksum, place.is_streamed))
-    });
-    let is_new = |key: &Key| old.is_none_or(|old| !old.places.contains_key(key));
-    let new = new.iter().filter(|(key, ..)| is_new(key));
-    let new = new.map(|(key, bytes, is_streamed)| (*key, *bytes, checksum(bytes), *is_streamed));
-    let mut entries: Vec<(Key, &[u8], u64, bool)> = kept.chain(new).collect();
+        entries.extend(kept.map(|(key, place)| (*key, bytes(place), place.checksum, place.is_streamed)));
+    }
     entries.sort_unstable_by_key(|(key, ..)| *key);
     let mut label = label.json().into_bytes();
     let label_len = label.len();
@@ -300,12 +300,12 @@ mod tests {
     fn entries_are_found_by_key_and_length() {
         let large: Vec<u8> = (0..PIECE + 100).map(|at| (at % 251) as u8).collect();
         let first = opened(&written(None, &[(key("a"), b"abc"), (key("b"), &large), (key("empty"), b"")])).unwrap();
-        let second = opened(&written(Some(&first), &[(key("b"), b"other"), (key("c"), b"new")])).unwrap();
+        let second = opened(&written(Some(&first), &[(key("a"), b"ABC"), (key("c"), b"new")])).unwrap();
         assert_eq!([first.count(), second.count()], [3, 4]);
         assert_eq!(second.label(), &label());
-        for file in [&first, &second] {
+        for (file, a) in [(&first, b"abc"), (&second, b"ABC")] {
             let find = |name: &str, len| file.find(&key(name), len, true).map(|buffer| buffer.bytes().to_vec());
-            assert_eq!(find("a", 3).as_deref(), Some(&b"abc"[..]));
+            assert_eq!(find("a", 3).as_deref(), Some(&a[..]));
             assert!(find("b", large.len()).as_ref() == Some(&large));
             assert_eq!(find("empty", 0), Some(Vec::new()));
             assert!(find("a", 4).is_none() && find("b", 5).is_none() && find("d", 3).is_none());

@@ -77,8 +77,11 @@ pub struct Stamp {
     /// What no other file has at the same time: device and inode, or its path.
     identity: String,
     len: u64,
-    /// Since 1970.
-    modified: Duration,
+    /// Since 1970; `None` if the system does not say.
+    modified: Option<Duration>,
+    /// When the system last noted a change of the file or of what it says of it, in seconds and nanoseconds: programs can set
+    /// the time of modification, but not this one. 0 where there is none.
+    changed: [i64; 2],
 }
 
 /// How old a file must be: a later change within this time might not show in its time of modification.
@@ -91,22 +94,23 @@ impl Stamp {
     /// The stamp of an open file. `path` is its path without links.
     pub fn new(metadata: &Metadata, path: &std::path::Path) -> Stamp {
         #[cfg(unix)]
-        let identity = {
+        let (identity, changed) = {
             use std::os::unix::fs::MetadataExt;
             let _ = path;
-            format!("{}:{}", metadata.dev(), metadata.ino())
+            (format!("{}:{}", metadata.dev(), metadata.ino()), [metadata.ctime(), metadata.ctime_nsec()])
         };
         #[cfg(not(unix))]
-        let identity = path.display().to_string();
-        let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        Stamp { identity, len: metadata.len(), modified: modified.unwrap_or_default() }
+        let (identity, changed) = (path.display().to_string(), [0; 2]);
+        let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
+        Stamp { identity, len: metadata.len(), modified: metadata.modified().ok().and_then(since), changed }
     }
 
     /// Whether every later change of the file gives another stamp.
     pub fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let least = if self.modified.subsec_nanos() == 0 { SETTLED_COARSE } else { SETTLED };
-        !self.modified.is_zero() && self.modified + least <= now
+        self.modified.is_some_and(|modified| {
+            modified + if modified.subsec_nanos() == 0 { SETTLED_COARSE } else { SETTLED } <= now
+        })
     }
 
     /// The digest of the stamp.
@@ -114,8 +118,10 @@ impl Stamp {
         let mut writer = KeyWriter::new("stamp");
         writer.text(&self.identity);
         writer.number(self.len);
-        writer.number(self.modified.as_secs());
-        writer.number(self.modified.subsec_nanos().into());
+        let modified = self.modified.unwrap_or_default();
+        writer.number(modified.as_secs());
+        writer.number(modified.subsec_nanos().into());
+        self.changed.iter().for_each(|number| writer.number(*number as u64));
         writer.finish()
     }
 }
@@ -141,18 +147,22 @@ mod tests {
 
     #[test]
     fn a_change_gives_another_stamp() {
-        let stamp = Stamp { identity: "1:2".into(), len: 3, modified: Duration::new(4, 5) };
+        let at = |seconds, nanoseconds| Some(Duration::new(seconds, nanoseconds));
+        let stamp = Stamp { identity: "1:2".into(), len: 3, modified: at(4, 5), changed: [6, 7] };
         let others = [
             Stamp { identity: "1:3".into(), ..stamp.clone() },
             Stamp { len: 4, ..stamp.clone() },
-            Stamp { modified: Duration::new(4, 6), ..stamp.clone() },
-            Stamp { modified: Duration::new(5, 5), ..stamp.clone() },
+            Stamp { modified: at(4, 6), ..stamp.clone() },
+            Stamp { modified: at(5, 5), ..stamp.clone() },
+            Stamp { changed: [6, 8], ..stamp.clone() },
         ];
         assert!(stamp.is_settled() && others.iter().all(|other| other.key() != stamp.key()));
+        assert!(Stamp { modified: at(0, 0), ..stamp.clone() }.is_settled(), "as in images that can be made again");
+        assert!(!Stamp { modified: None, ..stamp.clone() }.is_settled());
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        assert!(!Stamp { modified: now, ..stamp.clone() }.is_settled());
-        let whole = Duration::from_secs(now.as_secs() - 1);
-        assert!(!Stamp { modified: whole, ..stamp.clone() }.is_settled(), "a file system may count seconds");
-        assert!(!Stamp { modified: now + Duration::from_secs(9), ..stamp }.is_settled(), "its clock is ahead");
+        assert!(!Stamp { modified: Some(now), ..stamp.clone() }.is_settled());
+        assert!(!Stamp { modified: at(now.as_secs() - 1, 0), ..stamp.clone() }.is_settled(), "it may count seconds");
+        let ahead = now + Duration::from_secs(9);
+        assert!(!Stamp { modified: Some(ahead), ..stamp }.is_settled(), "its clock is ahead");
     }
 }

@@ -88,6 +88,8 @@ struct State {
     fresh: Vec<Entry>,
     is_saving: bool,
     problem: Option<String>,
+    /// Why something that was packed is not kept.
+    refusal: Option<String>,
     /// Called when everything is written.
     waiting: Vec<Box<dyn FnOnce() + Send>>,
 }
@@ -131,9 +133,10 @@ impl Store {
         &self.path
     }
 
-    /// Why something could not be saved, if it could not.
+    /// Why something could not be saved, or is not kept, if so.
     pub fn problem(&self) -> Option<String> {
-        self.lock().problem.clone()
+        let State { problem, refusal, .. } = &*self.lock();
+        problem.as_ref().or(refusal.as_ref()).cloned()
     }
 
     /// The key of a source of weights, the one with number `id` in this process: that of its `stamp` if it is a file, or of
@@ -168,6 +171,11 @@ impl Store {
         if !state.fresh.iter().any(|entry| entry.key == key) {
             state.fresh.push(Entry { key, buffer: buffer.clone(), is_streamed });
         }
+    }
+
+    /// Notes why something is not kept.
+    pub fn refuse(&self, why: &str) {
+        self.lock().refusal = Some(format!("{} was not written: {why}", self.path.display()));
     }
 
     /// Calls `visit` with what is kept until it is saved.
