@@ -263,7 +263,10 @@ export function systemInfo(): SystemInfo;
 /** A file with packed weights of one model, see the option `cache` of `loadModel()`. */
 export interface CacheFile {
   path: string;
-  /** The path of the model, or `bytes`; null if the file is damaged, or of another version of its format. */
+  /**
+   * The path of the model; `bytes` if it was passed as bytes, `graph` for the constants of a graph, see the option `cache` of
+   * `createContext()`. Null if the header or the table of the file is invalid, or of another version.
+   */
   model: string | null;
   /** The instruction set that the weights are packed for; null likewise. */
   isa: string | null;
@@ -290,15 +293,17 @@ export function listCache(folder?: string): Promise<CacheListing>;
 
 /**
  * Removes files with packed weights, those used longest ago first, until all have at most `bytes`, or what
- * `WEBNN_CACHE_BYTES` says; and those that are damaged. Resolves with what was removed. Models that are loaded keep what they
- * have mapped.
+ * `WEBNN_CACHE_BYTES` says; and invalid files, whose header or table cannot be used. Files with damaged weights stay: those
+ * `verifyCache()` finds. Resolves with what was removed. Models that are loaded keep what they have mapped.
  *
  * Rejects like `listCache()`, and with a TypeError for a negative number.
  */
 export function pruneCache(folder?: string, bytes?: number): Promise<CacheListing>;
 
 /**
- * Compares all packed weights in a folder with their checksums. Resolves with the damaged files.
+ * Compares all packed weights in a folder with their checksums, and changes nothing. Resolves with the damaged files, and how
+ * many of their entries are `damaged`: 0 for an invalid file. Loading a model with `cache: { verify: true }` packs what is
+ * damaged again, and replaces it.
  *
  * Rejects like `listCache()`.
  */

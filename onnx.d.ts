@@ -172,7 +172,11 @@ export interface OnnxLoadOptions {
 export interface OnnxCacheOptions {
   /** The folder; by default the user's. */
   folder?: string | undefined;
-  /** Whether the bytes are compared with their checksums before they are used, which reads all of them; by default not. */
+  /**
+   * Whether the bytes are compared with their checksums before they are used, which reads all of them; by default not. What is
+   * damaged is packed again, and replaced in the file. Weights that another model of this process has mapped already are not
+   * compared again.
+   */
   verify?: boolean | undefined;
   /**
    * Whether the model is recognized by its contents, which are read for that, and not by what the system says of its file: a
@@ -191,7 +195,7 @@ export interface OnnxMemory {
   readonly mapped: number;
   /** The file that packed weights are kept in, if they are. It may still be being written. */
   readonly store: string | null;
-  /** Why they could not be written there, if they could not. */
+  /** Why they are not kept there, if they are not: the disk is full, or the model file has just changed. */
   readonly problem: string | null;
 }
 
@@ -404,7 +408,8 @@ export class OnnxModel {
    * Settles when what was packed so far is on disk, at once without the option `cache`. Nothing needs to wait for it: runs go
    * on meanwhile, and a process that ends waits some seconds.
    *
-   * Rejects with `ERR_WEBNN_OPERATION` if it could not be written, for example because the disk is full.
+   * Rejects with `ERR_WEBNN_OPERATION` if it is not kept, for example because the disk is full, or because a file of the model
+   * has just changed.
    */
   saved(): Promise<void>;
 

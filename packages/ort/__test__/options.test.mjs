@@ -1,10 +1,11 @@
 // Options of sessions and runs: what they change, what has no effect, and which values are refused with which error.
 
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync, utimesSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, realpathSync, utimesSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { listCache } from 'webnn-node/inspect';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
 import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
@@ -270,7 +271,7 @@ describe('session options', () => {
 describe('packed weights on disk', () => {
   /** A model that packs, old enough to be kept, and a folder. */
   function setting(t) {
-    const folder = temporaryFolder(t);
+    const folder = realpathSync.native(temporaryFolder(t));
     const source = write(folder, 'model.onnx', products(128, 2));
     const time = Date.now() / 1000 - 3600;
     utimesSync(source, time, time);
@@ -303,7 +304,7 @@ describe('packed weights on disk', () => {
       for (let i = 0; i < 2; i++) assert.equal(await resultOf(source, options, env), expected);
       const { files } = await listCache(String(where));
       assert.deepEqual(
-        files.map(({ model: of }) => of),
+        files.map(({ model: of }) => realpathSync.native(String(of))),
         [source],
       );
     }
@@ -311,6 +312,33 @@ describe('packed weights on disk', () => {
     await resultOf(source, { extra: { webnn: { cache: '0' } } }, { WEBNN_CACHE: absent });
     await resultOf(source, {}, { WEBNN_CACHE: '', WEBNN_CACHE_DIR: absent });
     assert.equal(existsSync(absent), false);
+  });
+
+  it('in the folder of the user, in another, or not at all', () => {
+    const before = process.env.WEBNN_CACHE;
+    const values = { 1: true, true: true, 0: false, off: false, false: false, '': false, './weights': './weights' };
+    try {
+      for (const [text, cache] of Object.entries(values)) {
+        delete process.env.WEBNN_CACHE;
+        assert.equal(toSessionSettings({ extra: { webnn: { cache: text } } }).cache, cache, text);
+        assert.equal(toSessionSettings({}).cache, false);
+        process.env.WEBNN_CACHE = text;
+        assert.equal(toSessionSettings({}).cache, cache, text);
+        assert.equal(toSessionSettings({ extra: { webnn: { cache: 'other' } } }).cache, 'other');
+      }
+    } finally {
+      if (before === undefined) delete process.env.WEBNN_CACHE;
+      else process.env.WEBNN_CACHE = before;
+    }
+  });
+
+  it('extra.webnn.idle frees memory between runs, which compute the same', async () => {
+    const session = await create({ extra: { webnn: { idle: '1' } } });
+    for (let i = 0; i < 3; i++) {
+      assert.deepEqual([...(await session.run({ x: x() })).y.data], [-1, -2]);
+      await sleep(20);
+    }
+    await session.release();
   });
 
   it('and other entries of extra are checked', async () => {

@@ -12,8 +12,18 @@ const MAX_THREADS = 1024;
 /** The longest time without a run, in milliseconds, that `loadModel()` takes. */
 const MAX_IDLE = 2 ** 32 - 1;
 
-/** Keeps packed weights of all sessions on disk that do not say otherwise: `1`, or a folder. */
+/** Keeps packed weights of all sessions on disk that do not say otherwise. */
 const CACHE_VARIABLE = 'WEBNN_CACHE';
+
+/** What its values mean, and those of `extra.webnn.cache`; others are folders. */
+const CACHE_VALUES = new Map([
+  ['1', true],
+  ['true', true],
+  ['0', false],
+  ['off', false],
+  ['false', false],
+  ['', false],
+]);
 
 /** Options that are validated but have no effect. */
 const WITHOUT_EFFECT = ['interOpNumThreads', 'graphOptimizationLevel', 'enableCpuMemArena', 'enableMemPattern', 'executionMode', 'freeDimensionOverrides'];
@@ -88,7 +98,7 @@ const flatEntries = (extra, prefix = '') =>
   Object.entries(extra).flatMap(([name, entry]) => (isObject(entry) ? flatEntries(entry, `${prefix}${name}.`) : [[prefix + name, entry]]));
 
 /** Whether packed weights are kept on disk, or in which folder. @param {string | undefined} text */
-const toCache = (text) => (text === undefined || text === '' || text === '0' ? false : text === '1' || text);
+const toCache = (text = '') => CACHE_VALUES.get(text) ?? text;
 
 /** @type {Record<string, (text: string, what: string) => object>} settings by the names of entries that this package knows */
 const OWN_ENTRIES = {

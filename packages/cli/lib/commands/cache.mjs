@@ -12,10 +12,11 @@ import { withProgress } from '../progress.mjs';
 const HELP = `
 Actions:
   list    prints the files, those used longest ago first
-  prune   removes damaged files, then those used longest ago, until the others
+  prune   removes invalid files, then those used longest ago, until the others
           have at most --bytes, or what WEBNN_CACHE_BYTES says, or 20 GiB
   verify  compares all bytes with their checksums; exit code 1 means that files
-          are damaged
+          are damaged. It changes nothing: loading a model with the option
+          cache: { verify: true } packs what is damaged again
 
 Processes that have loaded a model keep what is removed until they end.
 
@@ -48,7 +49,7 @@ function printFiles(output, files) {
   output.table(
     ['model', 'instruction set', '>entries', '>size', 'last use (UTC)', 'file'],
     files.map(({ path, model, isa, entries, bytes, used }) => [
-      model ?? 'damaged, or of another version',
+      model ?? 'invalid, or of another version',
       isa ?? '-',
       model === null ? '-' : entries,
       formatBytes(bytes),
@@ -89,7 +90,9 @@ const ACTIONS = {
     const entries = files.reduce((sum, { damaged }) => sum + damaged, 0);
     output.error(`${formatPlural(files.length, 'file')} of ${all.files.length} in ${printable(folder)} ${files.length === 1 ? 'is' : 'are'} damaged`);
     if (entries > 0)
-      output.note(`${formatPlural(entries, 'entry', 'entries')} of them changed since they were written; remove the files, and the weights are packed again`);
+      output.note(
+        `${formatPlural(entries, 'entry', 'entries')} of them changed since they were written; remove the files, or load the models with verify, and these weights are packed again`,
+      );
     return 1;
   },
 };

@@ -1,7 +1,6 @@
 // `webnn-node compile`: packs the weights of a model ahead, into files that processes map.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { stat } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -43,21 +42,30 @@ const PROGRAM = fileURLToPath(new URL('../../bin/webnn-node.js', import.meta.url
  * @property {readonly import('webnn-node/onnx').OnnxUnsupportedNode[]} cuts
  */
 
-/** Age from which on a file counts as one that does not change any more, on all file systems. */
-const SETTLED_MS = 3100;
+/** How `model.memory.problem` says that nothing is kept of a model yet, because its files could still change without another time. */
+const TOO_NEW = /has just changed/;
+
+/** After this time it is kept, on all file systems, unless the file changes again or its time is in the future. */
+const RETRY_MS = 3100;
 
 /**
- * Waits until the file is old enough: of one that could still change without another time of modification, nothing is kept.
+ * Packs and writes. What is packed may not be kept: the `failure` is why.
  * @param {string} file
- * @throws {Failure}
+ * @param {string | undefined} folder
+ * @param {Record<string, number>} freeDimensions
  */
-async function requireTime(file) {
-  const { mtimeMs } = await stat(file);
-  const now = Date.now();
-  if (mtimeMs > 0 && mtimeMs <= now) return sleep(Math.max(mtimeMs + SETTLED_MS - now, 0));
-  const when = mtimeMs > 0 ? 'in the future' : 'absent';
-  throw new Failure(`nothing would be kept: the time of modification of ${printable(file)} is ${when}; set it, for example with touch`);
-}
+const packOnce = (file, folder, freeDimensions) =>
+  withLoaded(file, { freeDimensions, cache: { folder, byContents: true } }, async ({ model }) => {
+    const cuts = await withProgress('packing the weights', () => packForAll(model, freeDimensions));
+    const failure = await withProgress('writing the file', () =>
+      model.saved().then(
+        () => null,
+        (/** @type {Error} */ error) => error,
+      ),
+    );
+    const { store, problem } = model.memory;
+    return { cuts, failure, store, isTooNew: failure !== null && problem !== null && TOO_NEW.test(problem) };
+  });
 
 /**
  * Packs for the instruction set of this process.
@@ -69,16 +77,16 @@ async function requireTime(file) {
 async function compileHere(file, folder, freeDimensions) {
   // Names what is wrong with the file or a size.
   await readModel(file, freeDimensions);
-  await requireTime(file);
   // Says why if the folder cannot be used; loading a model only warns.
   await listCache(folder);
-  const { store, cuts } = await withLoaded(file, { freeDimensions, cache: { folder, byContents: true } }, async ({ model }) => {
-    const cuts = await withProgress('packing the weights', () => packForAll(model, freeDimensions));
-    await withProgress('writing the file', () => model.saved());
-    return { store: model.memory.store, cuts };
-  });
+  let packed = await packOnce(file, folder, freeDimensions);
+  if (packed.isTooNew) {
+    await withProgress('waiting, because the model has just changed', () => sleep(RETRY_MS));
+    packed = await packOnce(file, folder, freeDimensions);
+  }
+  if (packed.failure !== null) throw packed.failure;
   const { files } = await listCache(folder);
-  return { files: files.filter(({ path }) => path === store), cuts };
+  return { files: files.filter(({ path }) => path === packed.store), cuts: packed.cuts };
 }
 
 /**
@@ -113,7 +121,7 @@ async function execute(output, [file], { cache, freeDimension = {}, isa = [] }) 
   const files = all.flatMap((compiled) => compiled.files);
   const { cuts } = all[0];
   output.document({ model: file, files, cuts });
-  if (files.length === 0) output.print('nothing is written: the model has no weights above 16 KiB that are packed');
+  if (files.length === 0) output.print('nothing is written: the model has no weights of 4 KiB or more that are kept');
   else {
     output.table(
       ['instruction set', '>entries', '>size', 'file'],

@@ -64,20 +64,15 @@ const isPath = (/** @type {unknown} */ value) => typeof value === 'string' && va
 const isSizes = (/** @type {any} */ value) => value !== null && typeof value === 'object' && Object.values(value).every(isWhole(0));
 
 /**
- * Where a model computes, and how long it stays ready without requests, as `loadModel()` takes it.
+ * Where a model computes, where its packed weights are kept, and how long it stays ready without requests, as `loadModel()` takes it.
  * @param {ModelConfig} config
  */
-export const contextOptions = ({ device, threads, idleMs }) => ({
+export const loadOptions = ({ device, threads, idleMs, cache }) => ({
   device,
+  cache,
   ...(threads === null ? {} : { numThreads: threads }),
   ...(idleMs === null ? {} : { idle: idleMs }),
 });
-
-/**
- * Where a model computes and where its packed weights are kept, as `loadModel()` takes it.
- * @param {ModelConfig} config
- */
-export const loadOptions = (config) => ({ ...contextOptions(config), cache: config.cache });
 
 /** What each setting may be. @type {Record<keyof ModelConfig, [test: (value: any) => boolean, expected: string]>} */
 const RULES = {
