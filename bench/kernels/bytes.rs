@@ -11,6 +11,7 @@ use webnn_node::cpu::schedule::tiles::{Matrices, Tiles};
 use webnn_node::cpu::simd::dot::ToBytes;
 use webnn_node::cpu::steps::Env;
 use webnn_node::cpu::weights::Weights;
+use webnn_node::memory::Buffer;
 
 /// Rows and columns of the first matrix, columns of the second.
 const PRODUCTS: [[usize; 3]; 7] = [
@@ -101,7 +102,8 @@ fn formats(report: &Report, env: &Env) {
         if !report.wants(&name) {
             continue;
         }
-        let data = BytePanels::pack(format, &Weights::of_slice(right.bytes), &right).expect("memory");
+        let mut data = Buffer::zeroed(BytePanels::bytes(format, columns, depth)).expect("memory");
+        BytePanels::pack(format, &Weights::of_slice(right.bytes), &right, data.bytes_mut());
         let panels = BytePanels::of(format, columns, depth, data.bytes());
         let each = sizes.padded_columns(columns);
         let rescale = Rescale {
