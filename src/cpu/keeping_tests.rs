@@ -109,10 +109,8 @@ fn kept_in(graph: &Graph, store: &Arc<Store>) -> Graph {
     let mut graph = graph.clone();
     for value in &mut graph.values {
         let Some(constant) = value.constant() else { continue };
-        let window = |bytes: &[u8]| {
-            let backing = Backing::of_bytes(bytes.to_vec());
-            Mapped::new(backing, 0..bytes.len()).unwrap().kept_in(Some(store))
-        };
+        let window =
+            |bytes: &[u8]| Mapped::new(Backing::of_bytes(bytes.to_vec()).kept_in(store), 0..bytes.len()).unwrap();
         value.source = Source::Constant(match constant {
             Constant::Widened(widened) => {
                 let stored = &widened.stored().backing().as_ref()[widened.stored().range()];
@@ -208,7 +206,7 @@ fn each_instruction_set_finds_its_own_forms() {
 fn product(path: &Path, store: &Arc<Store>) -> Graph {
     let mut graph =
         parse("%0 = input x float32 [5, 70]\n%1 = constant float32 [70, 45]\n%2 = matmul %0 %1\noutput y = %2");
-    let window = Mapped::new(MappedFile::open(path).unwrap(), 0..70 * 45 * 4).unwrap().kept_in(Some(store));
+    let window = Mapped::new(Backing::from(MappedFile::open(path).unwrap()).kept_in(store), 0..70 * 45 * 4).unwrap();
     let constant = graph.values.iter_mut().find(|value| value.constant().is_some()).unwrap();
     constant.source = Source::Constant(Constant::Mapped(window));
     graph

@@ -186,9 +186,12 @@ fn read_exact_at(file: &File, mut at: u64, mut into: &mut [u8]) -> io::Result<()
     Ok(())
 }
 
-/// The source of windows: a mapped file, or bytes in memory that an owner holds. Cheap to clone.
+/// The source of windows: a mapped file, or bytes in memory that an owner holds. Cheap to clone, and as small as a pointer:
+/// graphs have many windows.
 #[derive(Clone)]
-pub struct Backing {
+pub struct Backing(Arc<Held>);
+
+struct Held {
     id: u64,
     source: Source,
     /// Where what is packed of the bytes is kept on disk, if it is.
@@ -203,29 +206,39 @@ enum Source {
 }
 
 impl Backing {
+    fn new(id: u64, source: Source) -> Backing {
+        Backing(Arc::new(Held { id, source, store: None }))
+    }
+
     /// The bytes of `owner`, which must return the same ones on every call.
     pub fn of_bytes(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Backing {
-        Backing { id: next_id(), source: Source::Memory(Arc::new(owner)), store: None }
+        Backing::new(next_id(), Source::Memory(Arc::new(owner)))
+    }
+
+    /// The same bytes, of which `store` keeps what is packed.
+    pub fn kept_in(&self, store: &Arc<Store>) -> Backing {
+        let Held { id, source, .. } = &*self.0;
+        Backing(Arc::new(Held { id: *id, source: source.clone(), store: Some(store.clone()) }))
     }
 
     /// Where what is packed of the bytes is kept on disk, if it is.
     pub fn store(&self) -> Option<&Arc<Store>> {
-        self.store.as_ref()
+        self.0.store.as_ref()
     }
 
     /// A number shared by all clones and unique in this process, even over time.
     pub fn id(&self) -> u64 {
-        self.id
+        self.0.id
     }
 
     /// The buffer, if the bytes are those of one: unlike the [`id`](Backing::id), it is the same for all backings of it.
     pub fn buffer(&self) -> Option<&Arc<Buffer>> {
-        if let Source::Buffer(buffer) = &self.source { Some(buffer) } else { None }
+        if let Source::Buffer(buffer) = &self.0.source { Some(buffer) } else { None }
     }
 
     /// The file, unless the bytes are in memory.
     pub fn file(&self) -> Option<&Arc<MappedFile>> {
-        if let Source::File(file) = &self.source { Some(file) } else { None }
+        if let Source::File(file) = &self.0.source { Some(file) } else { None }
     }
 
     /// The key of its contents, which are read for that.
@@ -233,7 +246,7 @@ impl Backing {
     /// # Errors
     /// An `OperationError` if the file has become shorter or cannot be read any more.
     pub fn contents(&self) -> Result<Key> {
-        match &self.source {
+        match &self.0.source {
             Source::File(file) => Key::of_read(file.map.len(), |at, into| file.read(at, into)),
             Source::Buffer(_) | Source::Memory(_) => Ok(Key::of_contents(self.as_ref())),
         }
@@ -249,19 +262,19 @@ impl Backing {
 
 impl From<Arc<MappedFile>> for Backing {
     fn from(file: Arc<MappedFile>) -> Backing {
-        Backing { id: file.id, source: Source::File(file), store: None }
+        Backing::new(file.id, Source::File(file))
     }
 }
 
 impl From<Arc<Buffer>> for Backing {
     fn from(buffer: Arc<Buffer>) -> Backing {
-        Backing { id: next_id(), source: Source::Buffer(buffer), store: None }
+        Backing::new(next_id(), Source::Buffer(buffer))
     }
 }
 
 impl AsRef<[u8]> for Backing {
     fn as_ref(&self) -> &[u8] {
-        match &self.source {
+        match &self.0.source {
             Source::File(file) => (**file).as_ref(),
             Source::Buffer(buffer) => buffer.bytes(),
             Source::Memory(owner) => (**owner).as_ref(),
@@ -271,7 +284,7 @@ impl AsRef<[u8]> for Backing {
 
 impl fmt::Debug for Backing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.source {
+        match &self.0.source {
             Source::File(file) => file.fmt(f),
             Source::Buffer(_) | Source::Memory(_) => write!(f, "Memory({} bytes)", self.as_ref().len()),
         }
@@ -298,12 +311,6 @@ impl Mapped {
         }
         let message = format!("bytes {} to {} are outside of {backing:?}, which has {len}", range.start, range.end);
         Err(Error::new(ErrorKind::Operation, message))
-    }
-
-    /// The same bytes, of which `store` keeps what is packed.
-    pub fn kept_in(mut self, store: Option<&Arc<Store>>) -> Mapped {
-        self.backing.store = store.cloned();
-        self
     }
 
     /// The source of the window.
@@ -346,7 +353,7 @@ impl Mapped {
     pub fn read(&self, at: usize, into: &mut [u8]) -> Result<()> {
         assert!(into.len() <= self.len() && at <= self.len() - into.len());
         let at = self.range.start + at;
-        match &self.backing.source {
+        match &self.backing.0.source {
             // Not through the map: a failed read is an error, a failed page fault kills the process. Also, pages that
             // are never touched need no release.
             Source::File(file) => file.read(at, into),

@@ -42,12 +42,19 @@ pub struct Files {
 #[derive(Clone, Debug)]
 struct Opened {
     backing: Backing,
+    /// The same with the store of the model, once it has one.
+    kept: OnceLock<Backing>,
     bytes: Bytes,
 }
 
 impl Opened {
     fn new(backing: Backing) -> Opened {
-        Opened { bytes: Bytes::from_owner(backing.clone()), backing }
+        Opened { bytes: Bytes::from_owner(backing.clone()), kept: OnceLock::new(), backing }
+    }
+
+    /// The backing, with `store` if there is one.
+    fn kept_in(&self, store: Option<&Arc<Store>>) -> &Backing {
+        store.map_or(&self.backing, |store| self.kept.get_or_init(|| self.backing.kept_in(store)))
     }
 
     fn source(source: FileSource) -> Result<Opened> {
@@ -165,14 +172,15 @@ impl Files {
     /// The window over `bytes` if they are part of one of the files.
     pub fn window_of(&self, bytes: &Bytes) -> Option<Mapped> {
         let open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let window = self.main.iter().chain(open.values()).find_map(|opened| opened.backing.window_of(bytes))?;
-        Some(window.kept_in(self.store.get()))
+        let store = self.store.get();
+        self.main.iter().chain(open.values()).find_map(|opened| opened.kept_in(store).window_of(bytes))
     }
 
     /// A window over `bytes`, which are in none of the files.
     pub fn held(&self, bytes: &Bytes) -> Mapped {
-        let all = Mapped::new(Backing::of_bytes(bytes.clone()), 0..bytes.len()).expect("all of it");
-        all.kept_in(self.store.get())
+        let backing = Backing::of_bytes(bytes.clone());
+        let backing = self.store.get().map_or(backing.clone(), |store| backing.kept_in(store));
+        Mapped::new(backing, 0..bytes.len()).expect("all of it")
     }
 
     /// Checks, before parsing, that no file has been truncated: reading beyond its new end would crash the process.

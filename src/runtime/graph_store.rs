@@ -35,9 +35,9 @@ pub fn keep(graph: &mut Graph, options: &StoreOptions, isa: Isa) -> Result<Optio
     let mut keys = keys.into_iter();
     for value in &mut graph.values {
         let Some(buffer) = large(&value.source).cloned() else { continue };
-        let (len, backing) = (buffer.len(), Backing::from(buffer));
+        let (len, backing) = (buffer.len(), Backing::from(buffer).kept_in(&store));
         store.note_source(backing.id(), keys.next().expect("one for each"));
-        let window = Mapped::new(backing, 0..len)?.kept_in(Some(&store));
+        let window = Mapped::new(backing, 0..len)?;
         value.source = Source::Constant(Constant::Mapped(window));
     }
     Ok(Some(store))
