@@ -399,8 +399,8 @@ export class OnnxModel {
   describe(shapes?: Record<string, readonly number[]>): Promise<OnnxDescription>;
 
   /**
-   * Where the weights are now. Those of input shapes that have not been run yet are not counted.
-   * @throws {DOMException} InvalidStateError with a code if the model is destroyed
+   * Where the weights are now; nowhere once the model is destroyed. Those of input shapes that have not been run yet are not
+   * counted.
    */
   readonly memory: OnnxMemory;
 

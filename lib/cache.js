@@ -2,8 +2,10 @@
 
 /** The option `cache` of contexts and models: packed weights on disk. */
 
+const process = require('node:process');
+
 const { quote } = require('./errors.js');
-const { codedError } = require('./onnx/errors.js');
+const { errorOf } = require('./native.js');
 const { conversionError, isObject } = require('./webidl.js');
 
 /**
@@ -24,7 +26,7 @@ const cacheConverter = (members) => (value, what) => {
   }
   const unknown = Object.keys(value).find((name) => !members.some((member) => member === name));
   if (unknown !== undefined) {
-    throw codedError('ERR_WEBNN_UNKNOWN_OPTION', `${what}: there is no option ${quote(unknown)}, the options are ${members.join(', ')}`);
+    throw errorOf('ERR_WEBNN_UNKNOWN_OPTION', `${what}: there is no option ${quote(unknown)}, the options are ${members.join(', ')}`);
   }
   const { folder, verify = false, byContents = false } = /** @type {Record<string, unknown>} */ (value);
   if (folder !== undefined && (typeof folder !== 'string' || folder === '')) {
@@ -39,4 +41,11 @@ const cacheConverter = (members) => (value, what) => {
   return { folder, verify: flag('verify', verify), byContents: flag('byContents', byContents) };
 };
 
-module.exports = { cacheConverter };
+/**
+ * @param {string} operation
+ * @param {string} problem why packed weights are not kept on disk
+ */
+const warnAboutCache = (operation, problem) =>
+  process.emitWarning(`${operation}: packed weights are not kept on disk: ${problem}`, { type: 'WebnnWarning', code: 'WARN_WEBNN_CACHE' });
+
+module.exports = { cacheConverter, warnAboutCache };

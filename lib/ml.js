@@ -1,9 +1,9 @@
 'use strict';
 
+const { warnAboutCache } = require('./cache.js');
 const { Context } = require('./context.js');
 const { illegalConstructor, illegalInvocation, notSupportedError } = require('./errors.js');
 const native = require('./native.js');
-const { warnAboutCache } = require('./onnx/warnings.js');
 const { defineSlots } = require('./slots.js');
 const { dictionaryConverter } = require('./types.js');
 const { defineInterface, isObject } = require('./webidl.js');

@@ -88,7 +88,7 @@ test('a GPU is used where it is asked for, and contexts say why they compute whe
 test('createContext reads its options in order', async () => {
   const log = [];
   await ml.createContext(recording(log, { powerPreference: 'low-power', numThreads: '2' }));
-  assert.deepEqual(log, ['accelerated', 'computePolicy', 'extensions', 'numThreads', 'powerPreference']);
+  assert.deepEqual(log, ['accelerated', 'cache', 'computePolicy', 'extensions', 'numThreads', 'powerPreference']);
 });
 
 test('createContext rejects bad options', async () => {

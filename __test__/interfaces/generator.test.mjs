@@ -42,7 +42,7 @@ test('members are in reading order: inherited ones first, then by code unit', ()
   );
   assert.deepEqual(
     dictionaries.MLContextOptions.map(({ name }) => name),
-    ['accelerated', 'computePolicy', 'extensions', 'numThreads', 'powerPreference'],
+    ['accelerated', 'cache', 'computePolicy', 'extensions', 'numThreads', 'powerPreference'],
   );
 });
 

@@ -10,7 +10,7 @@ import { dictionaryMembers, enumerations } from './idl.mjs';
 import { defined } from '../lib/types.mjs';
 
 /** Members that this package adds to dictionaries of the draft. */
-const ADDED_MEMBERS = { MLContextOptions: ['computePolicy', 'extensions', 'numThreads'] };
+const ADDED_MEMBERS = { MLContextOptions: ['cache', 'computePolicy', 'extensions', 'numThreads'] };
 
 /** Members of a dictionary in reading order, with the added ones, which have no type. */
 function readMembers(name) {

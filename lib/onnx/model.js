@@ -1,7 +1,7 @@
 'use strict';
 
 const { slots: builderSlots } = require('../builder.js');
-const { cacheConverter } = require('../cache.js');
+const { cacheConverter, warnAboutCache } = require('../cache.js');
 const { slots: contextSlots } = require('../context.js');
 const { quote } = require('../errors.js');
 const { ml, requireThreadCount } = require('../ml.js');
@@ -25,7 +25,7 @@ const {
   transferred,
   transfers,
 } = require('./source.js');
-const { warnAboutCache, warnAboutDimensions, warnAboutDoubles } = require('./warnings.js');
+const { warnAboutDimensions, warnAboutDoubles } = require('./warnings.js');
 
 const { Promise } = globalThis;
 
@@ -233,7 +233,6 @@ class OnnxModel {
 
   /** Where the weights are. */
   get memory() {
-    this.#requireAlive('memory');
     return this.#session.memory;
   }
 

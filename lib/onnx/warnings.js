@@ -47,10 +47,4 @@ function warnAboutDoubles({ inputs, outputs, nodes, nodeCount }, path = 'the mod
 /** @param {string} message about dimensions of one name that have several sizes */
 const warnAboutDimensions = (message) => warn('WARN_WEBNN_DIMENSIONS', message);
 
-/**
- * @param {string} operation
- * @param {string} problem why packed weights are not kept on disk
- */
-const warnAboutCache = (operation, problem) => warn('WARN_WEBNN_CACHE', `${operation}: packed weights are not kept on disk: ${problem}`);
-
-module.exports = { warnAboutCache, warnAboutDimensions, warnAboutDoubles };
+module.exports = { warnAboutDimensions, warnAboutDoubles };
