@@ -31,7 +31,7 @@ const PAST = 255;
 /** The length of the texts to embed. */
 export const TOKENS = 16;
 
-/** Layers of which a language model with weights of 4 bits is made. */
+/** The number of layers of the language model with weights of 4 bits. */
 class FourBitLayers extends Layers {
   #matrices = 0;
 
@@ -208,7 +208,7 @@ const GGUF_FOLDER = join(root, 'target', 'store-gguf');
 /** The decoder of 4 bits as llama.cpp reads it, with weights of its own. */
 export const ggufFile = () => join(GGUF_FOLDER, 'decoder', 'model-Q4_0.gguf');
 
-/** The size of a model's file, nearly all of which are weights. @param {ModelName} name */
+/** The size of a model's file, which is nearly all weights. @param {ModelName} name */
 export const bytesOf = (name) => statSync(fileOf(name)).size;
 
 /**

@@ -332,7 +332,7 @@ async function cold(setting) {
   return [barOf('the same, from the disk', 'embedder', { value: taken[STORE], limit, format: formatDuration, note, without: cell(WITHOUT), peer: cell(PEER) })];
 }
 
-/** A model that nobody asks. @param {Setting} setting @returns {Promise<Row[]>} */
+/** A model without runs. @param {Setting} setting @returns {Promise<Row[]>} */
 async function idle(setting) {
   const rows = [];
   for (const model of modelsOf(setting, 'idle', ['embedder'])) {

@@ -154,6 +154,21 @@ fn weights_of_a_store_give_the_same_bits() {
     }
 }
 
+/// Each node reads the one before it twice: there are 2^40 paths to the first.
+#[test]
+fn keys_of_constants_with_many_paths_take_little_time() {
+    let mut text = "%0 = input x int32 [4]\n%1 = constant float32 [128, 130] 1 0 -1\n".to_string();
+    (1..=40).for_each(|link| text += &format!("%{} = mul %{link} %{link}\n", link + 1));
+    let graph = parse(&(text + "%42 = gather %41 %0\noutput y = %42"));
+    let folder = TemporaryFolder::new();
+    let store = folder.store();
+    drop(plan(&kept_in(&graph, &store), Isa::best()));
+    wait(&store);
+    let kept = kept_in(&graph, &store);
+    assert!(large(&plan(&kept, Isa::best())).iter().all(|weight| weight.is_mapped()));
+    assert!(run_compiled(&kept, Isa::best()) == run_compiled(&graph, Isa::best()));
+}
+
 #[test]
 fn damaged_weights_change_numbers_only() {
     let mut random = Random::new(7);

@@ -186,18 +186,21 @@ impl<'a> Weights<'a> {
             Ok(Arc::new(buffer))
         };
         let (form, first) = (Form::Packed(self.dtype, format!("{form:?}")), self.first * self.dtype.size());
-        let (identity, keeping) = match self.source {
+        let identity = match self.source {
             Source::Slice(_) => return Ok(share(make()?)),
-            Source::Memory(buffer) => (Identity::of_buffer(buffer, first), None),
-            Source::Mapped(window) => (Identity::of_window(window, first), Keeping::of_window(window, first)),
-            Source::Widened(widened) => {
-                (Identity::of_widened(widened, self.first), Keeping::of_widened(widened, self.first))
-            }
-            Source::Derived(derived) => (Identity::of_output(derived, first), Keeping::of_derived(derived, first)),
-            Source::Filled(filled) => (Identity::of_filled(filled), None),
+            Source::Memory(buffer) => Identity::of_buffer(buffer, first),
+            Source::Mapped(window) => Identity::of_window(window, first),
+            Source::Widened(widened) => Identity::of_widened(widened, self.first),
+            Source::Derived(derived) => Identity::of_output(derived, first),
+            Source::Filled(filled) => Identity::of_filled(filled),
+        };
+        let keeping = || match self.source {
+            Source::Mapped(window) => Keeping::of_window(window, first)?.with(others),
+            Source::Widened(widened) => Keeping::of_widened(widened, self.first)?.with(others),
+            Source::Derived(derived) => Keeping::of_derived(derived, first)?.with(others),
+            Source::Slice(_) | Source::Memory(_) | Source::Filled(_) => None,
         };
         let identities = iter::once(identity).chain(others.iter().map(|other| Identity::of(other))).collect();
-        let keeping = keeping.and_then(|keeping| keeping.with(others));
         once(Origin { identities, form }, len, keeping, make)
     }
 }
@@ -223,7 +226,7 @@ pub fn resident(constant: &Constant) -> Result<Arc<Buffer>> {
         return Ok(buffer.clone());
     }
     let origin = Origin { identities: [Identity::of(constant)].into(), form: Form::Raw(constant.len()) };
-    once(origin, constant.len(), Keeping::of(constant), || constant.buffer())
+    once(origin, constant.len(), || Keeping::of(constant), || constant.buffer())
 }
 
 /// The source of bytes and what was made of them. Identifies equal contents without comparing them.
@@ -256,17 +259,19 @@ pub fn origins() -> usize {
 
 /// The shared buffer of `len` bytes that `make` creates from `origin`, or that a store has; calls `make` only if nobody holds
 /// that buffer.
-fn once(
+fn once<'a>(
     origin: Origin,
     len: usize,
-    keeping: Option<Keeping>,
+    keeping: impl FnOnce() -> Option<Keeping<'a>>,
     make: impl FnOnce() -> Result<Arc<Buffer>>,
 ) -> Result<Arc<Buffer>> {
     let known = lock().get(&origin).pop();
     if let Some(buffer) = known {
         return Ok(buffer);
     }
-    let place = keeping.filter(|_| len >= MIN_SHARED_BYTES).map(|keeping| keeping.place(&origin.form, len));
+    // Only now: keys may need the contents of constants.
+    let keeping = if len < MIN_SHARED_BYTES { None } else { keeping() };
+    let place = keeping.map(|keeping| keeping.place(&origin.form, len));
     let buffer = match place.as_ref().and_then(|place| place.store.find(&place.key, len)) {
         Some(stored) => stored,
         None => {

@@ -130,7 +130,7 @@ impl Builder {
         Ok(self.graph.add_value(descriptor, Source::Constant(Constant::Mapped(window))))
     }
 
-    /// A constant of which every byte is `byte`: it takes no memory.
+    /// A constant whose bytes are all `byte`: it takes no memory.
     ///
     /// # Errors
     /// A TypeError if the descriptor exceeds the limits.

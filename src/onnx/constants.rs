@@ -455,7 +455,7 @@ impl Call<'_, '_> {
         Ok(self.importer.builder.constant_of(descriptor, bytes)?)
     }
 
-    /// A constant of which every byte is `byte`.
+    /// A constant whose bytes are all `byte`.
     ///
     /// # Errors
     /// If the shape is invalid.

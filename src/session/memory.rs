@@ -62,7 +62,7 @@ impl Session {
         let store = self.store();
         let mut found = MemoryUse {
             store: store.as_ref().map(|store| store.path().display().to_string()),
-            problem: store.and_then(|store| store.problem()),
+            problem: store.as_ref().and_then(|store| store.problem()),
             ..MemoryUse::default()
         };
         // Each weight with its size, and how many owners it has in this session.
@@ -76,7 +76,6 @@ impl Session {
         program.iter().for_each(|program| program.each_weight(&mut visit));
         lock(&self.kept_weights).each(&mut visit);
         // What is being saved is not used by others.
-        let store = self.store();
         store.iter().for_each(|store| store.each_fresh(|buffer| visit(&(buffer.clone() as Weight), buffer.len())));
         for (weight, bytes, own) in weights.into_values() {
             // One of the owners is the list. Graphs and plans of one session hold small constants more than once.

@@ -1,7 +1,6 @@
 //! The folder of stores: whom it may belong to, and what is removed from it.
 
-use super::file::{self, StoreFile};
-use super::file::{Damage, VERSION};
+use super::file::{self, Damage, StoreFile, VERSION};
 use super::key::Key;
 use super::model::{Label, PACKING_VERSION, Source};
 use crate::error::{Code, Error, Result};

@@ -192,9 +192,8 @@ impl Store {
         if let Err(error) = std::thread::Builder::new().name("webnn-store".into()).spawn(run) {
             state.is_saving = false;
             state.problem = Some(format!("no thread could be started: {error}"));
-            let waiting = std::mem::take(&mut state.waiting);
             drop(state);
-            waiting.into_iter().for_each(|tell| tell());
+            drop(Ending(self));
         }
     }
 
