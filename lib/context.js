@@ -2,6 +2,7 @@
 
 const process = require('node:process');
 
+const { warnAboutCache } = require('./cache.js');
 const { dataTypeIndex, matchingBytes } = require('./descriptor.js');
 const { donationsOf, toDispatchOptions } = require('./donation.js');
 const { amount, illegalConstructor, illegalInvocation, invalidStateError, quote, unknownError, withCode } = require('./errors.js');
@@ -124,6 +125,10 @@ class Context {
       const warning = native.contextWarning(context.#handle);
       if (warning !== null) {
         warnOnce(warning);
+      }
+      const cacheProblem = native.contextCacheProblem(context.#handle);
+      if (cacheProblem !== null) {
+        warnAboutCache('createContext', cacheProblem);
       }
       return createMLContext(context);
     });

@@ -195,6 +195,8 @@ export interface Binding {
   contextDevice(context: Context): 'cpu' | 'gpu';
   /** What an open context does not use of a GPU because its driver fails. */
   contextWarning(context: Context): string | null;
+  /** Why it keeps no packed weights on disk although it was asked to; null if there is no problem. */
+  contextCacheProblem(context: Context): string | null;
   describeContext(context: Context): string;
   /** JSON of an MLOpSupportLimits. */
   supportLimits(context: Context, int4: boolean): string;
@@ -261,8 +263,6 @@ export interface Binding {
   sessionMemory(session: Session): string;
   /** Completes when what was packed is on disk. */
   whenSaved(environment: Environment, id: number, session: Session): void;
-  /** Why packed weights cannot be kept in a folder, by default the user's; null if they can. */
-  cacheProblem(folder: string | undefined): string | null;
   /** Completes with JSON of a CacheListing. */
   listCache(environment: Environment, id: number, folder: string | undefined): void;
   /** The same, with what was removed. */

@@ -1,9 +1,7 @@
 'use strict';
 
-const { warnAboutCache } = require('./cache.js');
 const { Context } = require('./context.js');
 const { illegalConstructor, illegalInvocation, notSupportedError } = require('./errors.js');
-const native = require('./native.js');
 const { defineSlots } = require('./slots.js');
 const { dictionaryConverter } = require('./types.js');
 const { defineInterface, isObject } = require('./webidl.js');
@@ -95,19 +93,6 @@ function contextOfDevice({ extensions }, device) {
 }
 
 /**
- * Returns the options, unless their folder cannot be used, which is a warning.
- *
- * @param {import('./internal.js').CacheOptions | undefined} cache
- */
-function usable(cache) {
-  const problem = cache === undefined ? null : native.cacheProblem(cache.folder);
-  if (problem !== null) {
-    warnAboutCache('createContext', problem);
-  }
-  return problem === null ? cache : undefined;
-}
-
-/**
  * The draft's "create a context" for MLContextOptions, whose `computePolicy` may replace `powerPreference`.
  *
  * @param {Defaults} defaults
@@ -118,10 +103,7 @@ function contextOf(defaults, { accelerated, cache, computePolicy, extensions = [
     requireThreadCount(numThreads, 'createContext: options.numThreads');
   }
   const threads = numThreads ?? DEFAULT_THREADS;
-  return Context.create({ threads, powerPreference: computePolicy ?? powerPreference, accelerated, cache: usable(cache) }, [
-    ...defaults.extensions,
-    ...extensions,
-  ]);
+  return Context.create({ threads, powerPreference: computePolicy ?? powerPreference, accelerated, cache }, [...defaults.extensions, ...extensions]);
 }
 
 /** https://www.w3.org/TR/webnn/#api-ml */

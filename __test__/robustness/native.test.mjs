@@ -90,7 +90,6 @@ const WITHOUT_ARGUMENTS = new Set([
   'supportedOnnxOperators',
   'absentOnnxOperators',
   'beforeExit',
-  'cacheProblem',
   'errorCodes',
   'newStop',
   'systemInfo',

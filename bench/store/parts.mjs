@@ -148,30 +148,41 @@ async function memory(setting) {
       const weights = variant === LLAMA ? statSync(ggufFile()).size : bytesOf(model);
       const empty = await memoryOfProcesses(count, { engine: 'none' });
       const full = await memoryOfProcesses(count, choiceOf(setting, variant, model));
-      const most = Math.max(...full.map((one) => one.private));
-      return {
-        share: (most - /** @type {number} */ (median(empty, (one) => one.private))) / weights,
-        proportional: (sum(full, (one) => one.proportional) - sum(empty, (one) => one.proportional)) / weights,
+      const taken = (/** @type {'active' | 'resting'} */ state) => {
+        const most = Math.max(...full[state].map((one) => one.private));
+        return {
+          share: (most - /** @type {number} */ (median(empty[state], (one) => one.private))) / weights,
+          proportional: (sum(full[state], (one) => one.proportional) - sum(empty[state], (one) => one.proportional)) / weights,
+        };
       };
+      return { active: taken('active'), resting: taken('resting') };
     };
-    /** @type {Record<string, { share: number, proportional: number }>} */
+    /** @type {Record<string, Awaited<ReturnType<typeof beyond>>>} */
     const taken = {};
     await withProgress(`memory of ${model}`, async () => {
       for (const variant of variantsOf(setting, model)) taken[variant] = await beyond(variant);
     });
-    const share = cellsOf((variant) => taken[variant]?.share, formatShare);
+    const share = cellsOf((variant) => taken[variant]?.resting.share, formatShare);
     const total = cellsOf(
-      (variant) => taken[variant]?.proportional,
+      (variant) => taken[variant]?.resting.proportional,
       (value) => `${times(value)} (${few})`,
     );
+    const active = taken[STORE]?.active;
     rows.push(
       barOf(`private memory of each of ${processes} processes, of the weights`, model, {
-        value: taken[STORE]?.share,
+        value: taken[STORE]?.resting.share,
         limit: 0.1,
         format: formatShare,
+        note: `right after a run ${shown(active?.share, formatShare)}`,
         ...share,
       }),
-      barOf('their PSS in total, by the weights', model, { value: taken[STORE]?.proportional, limit: 1.3, format: times, ...total }),
+      barOf('their PSS in total, by the weights', model, {
+        value: taken[STORE]?.resting.proportional,
+        limit: 1.3,
+        format: times,
+        note: `right after a run ${shown(active?.proportional, times)}`,
+        ...total,
+      }),
     );
   }
   return rows;

@@ -3,8 +3,9 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { memoryOf } from './process-memory.mjs';
+import { memoryOf, REST_MS } from './process-memory.mjs';
 
 const pathOf = (/** @type {string} */ name) => fileURLToPath(new URL(name, import.meta.url));
 
@@ -48,24 +49,31 @@ export async function timeOf(program, parameters) {
 }
 
 /**
- * Starts processes, and returns the memory of each while all are alive.
+ * Starts processes, and returns the memory of each while all are alive: right after a run, and some seconds later.
  *
  * @param {number} count
  * @param {object} choice see the task `hold` of the worker
- * @returns {Promise<import('./types.d.mts').ProcessMemory[]>}
+ * @returns {Promise<Record<'active' | 'resting', import('./types.d.mts').ProcessMemory[]>>}
  * @throws {Error} if one fails
  */
 export async function memoryOfProcesses(count, choice) {
   const parameters = JSON.stringify({ task: 'hold', ...choice });
   const children = Array.from({ length: count }, () => spawn(process.execPath, [WORKER, parameters], { stdio: ['pipe', 'pipe', 'inherit'] }));
   const ends = children.map((child) => once(child, 'close'));
+  const lines = children.map((child) => createInterface(child.stdout)[Symbol.asyncIterator]());
+  const said = async (/** @type {number} */ i) => {
+    if ((await lines[i].next()).done) throw new Error(`a process ended early: ${parameters}`);
+  };
+  const memories = () => children.map(({ pid }) => memoryOf(/** @type {number} */ (pid)));
   try {
+    for (const i of children.keys()) await said(i);
     for (const [i, child] of children.entries()) {
-      const ready = once(createInterface(child.stdout), 'line');
-      const first = await Promise.race([ready, ends[i].then(() => undefined)]);
-      if (first === undefined) throw new Error(`a process ended early: ${parameters}`);
+      child.stdin.write('run\n');
+      await said(i);
     }
-    return children.map(({ pid }) => memoryOf(/** @type {number} */ (pid)));
+    const active = memories();
+    await sleep(REST_MS);
+    return { active, resting: memories() };
   } finally {
     children.forEach((child) => child.stdin.end());
     await Promise.all(ends);

@@ -37,7 +37,7 @@ const LLAMA = 'node-llama-cpp';
 const RESULTS = fileURLToPath(new URL('RESULTS.md', import.meta.url));
 
 const REMARK = [
-  'Medians of processes in turns, pages of files in the cache. Weights: the size of the model file. Memory is that beyond empty Node processes.',
+  'Medians of processes in turns, pages of files in the cache. Weights: the size of the model file. Memory is that beyond empty Node processes, some seconds after a run.',
   'Loading of a model with free sizes packs nothing: its first run is added, without the time of a later run; in parentheses, with that run.',
   'The last columns: the same quantity, or its time; of PSS, that of the number of processes in parentheses.',
 ].join(' ');

@@ -1,9 +1,9 @@
 // One measurement of run.mjs, in its own process: node worker.mjs '{"task", ...}'. Prints JSON; see types.d.mts.
 
 import { createHash } from 'node:crypto';
-import { once } from 'node:events';
 import { closeSync, openSync, readdirSync, readFileSync, readSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -20,7 +20,7 @@ const [RUNS_MS, RUNS] = [1500, 9];
 const [QUIET_MS, POLL_MS] = [500, 5];
 
 /** Time for threads to come to rest after a run. */
-const REST_MS = 1000;
+const SETTLED_MS = 1000;
 
 /** Runs before the clock starts. */
 const WARM_UP = 5;
@@ -95,18 +95,16 @@ async function fill(choice) {
   return { ...times, runMs: await repeated(model), memory: model.memory, writtenMs, bytes: last.bytes };
 }
 
-/** Loads, runs once, and lives until its input ends: the parent reads its memory. @param {Choice} choice */
+/** Loads, runs once, and once more for each line of its input; lives until that ends. The parent reads its memory. @param {Choice} choice */
 async function hold(choice) {
-  if (choice.engine !== 'none') {
-    const { model, digest } = await firstRun(choice);
-    await collect();
-    console.log(JSON.stringify({ digest, memory: model.memory }));
-    await once(process.stdin.resume(), 'end');
-    return;
-  }
+  const model = choice.engine === 'none' ? undefined : (await firstRun(choice)).model;
   await collect();
-  console.log('{}');
-  await once(process.stdin.resume(), 'end');
+  console.log('loaded');
+  for await (const _ of createInterface(process.stdin)) {
+    if (model !== undefined) await runOnce(model);
+    await collect();
+    console.log('ran');
+  }
 }
 
 /** Context switches of the threads that the addon starts. */
@@ -123,7 +121,7 @@ function switches() {
 async function idle({ seconds, ...choice }) {
   const { model } = await firstRun(choice);
   for (let i = 0; i < WARM_UP; i++) await runOnce(model);
-  await sleep(REST_MS);
+  await sleep(SETTLED_MS);
   const before = switches();
   await sleep(1000 * seconds);
   const after = switches();
@@ -138,7 +136,7 @@ async function release(choice) {
   for (let i = 0; i < WARM_UP; i++) await runOnce(model);
   await collect();
   const loaded = memoryOf('self').resident;
-  await sleep(choice.idle + REST_MS);
+  await sleep(choice.idle + SETTLED_MS);
   await collect();
   const released = memoryOf('self').resident;
   const [output, nextMs] = await runOnce(model);
@@ -150,7 +148,7 @@ async function tiny({ seconds, perSecond, ...choice }) {
   const { model } = await firstRun(choice);
   const feeds = model.feeds();
   for (let i = 0; i < WARM_UP; i++) await model.run(feeds);
-  await sleep(REST_MS);
+  await sleep(SETTLED_MS);
   const times = [];
   const [cpu, start] = [process.cpuUsage(), performance.now()];
   for (let i = 1; i <= seconds * perSecond; i++) {

@@ -116,9 +116,8 @@ impl<'a> Keeping<'a> {
     fn add_window(&mut self, window: &'a Mapped, first: usize) -> Option<()> {
         let backing = window.backing();
         let store = backing.store()?;
-        let stamp = backing.file().map(|file| file.stamp());
         self.key.text("window");
-        self.key.bytes(&store.source_key(backing.id(), stamp, || backing.contents())?.0);
+        self.key.bytes(&store.key_of(backing)?.0);
         self.key.number((window.range().start + first) as u64);
         self.backings.push(backing);
         Some(())

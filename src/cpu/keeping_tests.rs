@@ -86,7 +86,7 @@ impl TemporaryFolder {
 
     fn store_that(&self, verifies: bool) -> Arc<Store> {
         let label = Label { model: "test".into(), isa: "test".into() };
-        Store::open(self.open(), &store::Source::Contents(Key::of_contents(b"test")), label, verifies)
+        Store::open(self.open(), &store::ModelId::Contents(Key::of_contents(b"test")), label, verifies)
     }
 }
 

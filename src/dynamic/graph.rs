@@ -121,7 +121,7 @@ impl DynamicGraph {
             Template::record(sizes, |free| {
                 let mut graph = outline.at(free)?;
                 graph.growing = growing.to_vec();
-                store.replace(site.keep(&mut graph)?);
+                store.replace(site.keep(&mut graph));
                 Ok((Some(site.optimize(graph)?), growing.clone()))
             })
         };

@@ -10,8 +10,8 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// From this size on, in bytes, a file surely has weights, between which parsing reads little: the system would read much of
 /// it ahead, which a process with packed weights in a store never needs.
@@ -196,6 +196,8 @@ struct Held {
     source: Source,
     /// Where what is packed of the bytes is kept on disk, if it is.
     store: Option<Arc<Store>>,
+    /// The key of the bytes, once they were read for it.
+    contents: OnceLock<Key>,
 }
 
 #[derive(Clone)]
@@ -207,7 +209,7 @@ enum Source {
 
 impl Backing {
     fn new(id: u64, source: Source) -> Backing {
-        Backing(Arc::new(Held { id, source, store: None }))
+        Backing(Arc::new(Held { id, source, store: None, contents: OnceLock::new() }))
     }
 
     /// The bytes of `owner`, which must return the same ones on every call.
@@ -217,8 +219,9 @@ impl Backing {
 
     /// The same bytes, of which `store` keeps what is packed.
     pub fn kept_in(&self, store: &Arc<Store>) -> Backing {
-        let Held { id, source, .. } = &*self.0;
-        Backing(Arc::new(Held { id: *id, source: source.clone(), store: Some(store.clone()) }))
+        let Held { id, source, contents, .. } = &*self.0;
+        let (source, contents, store) = (source.clone(), contents.clone(), Some(store.clone()));
+        Backing(Arc::new(Held { id: *id, source, store, contents }))
     }
 
     /// Where what is packed of the bytes is kept on disk, if it is.
@@ -241,15 +244,19 @@ impl Backing {
         if let Source::File(file) = &self.0.source { Some(file) } else { None }
     }
 
-    /// The key of its contents, which are read for that.
+    /// The key of its contents, which are read for that once.
     ///
     /// # Errors
     /// An `OperationError` if the file has become shorter or cannot be read any more.
     pub fn contents(&self) -> Result<Key> {
-        match &self.0.source {
-            Source::File(file) => Key::of_read(file.map.len(), |at, into| file.read(at, into)),
-            Source::Buffer(_) | Source::Memory(_) => Ok(Key::of_contents(self.as_ref())),
+        if let Some(known) = self.0.contents.get() {
+            return Ok(*known);
         }
+        let key = match &self.0.source {
+            Source::File(file) => Key::of_read(file.map.len(), |at, into| file.read(at, into))?,
+            Source::Buffer(_) | Source::Memory(_) => Key::of_contents(self.as_ref()),
+        };
+        Ok(*self.0.contents.get_or_init(|| key))
     }
 
     /// The window over `slice`, if it is part of [`as_ref`](Backing::as_ref): for parsers that return slices without

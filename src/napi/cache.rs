@@ -56,12 +56,6 @@ fn described(listed: &Listed) -> Json {
     })
 }
 
-/// Why packed weights cannot be kept in a folder, the user's if none is given.
-#[napi(catch_unwind)]
-pub fn cache_problem(folder: Option<String>) -> Option<String> {
-    Folder::open(folder.map(PathBuf::from).as_deref()).err().map(|error| error.message)
-}
-
 /// Completes with JSON of the path of a folder and of the `CacheFile` of `inspect.d.ts` of each file in it.
 #[napi(catch_unwind)]
 pub fn list_cache(env: Env, environment: &External<Arc<Environment>>, id: u32, folder: Option<String>) {

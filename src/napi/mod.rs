@@ -98,7 +98,10 @@ pub fn create_context(
     };
     let threads = (options.threads > 0).then_some(options.threads as usize);
     let context = runtime::Context::new(threads, low_power).map_err(thrown)?;
-    let context = context.keeping(options.cache.map(CacheOptions::into));
+    let context = match options.cache {
+        Some(cache) => context.keeping(&cache.into()),
+        None => context,
+    };
     context.open(wish, environment.watch(lost), environment.request(&env, id));
     Ok(External::new(environment.own(context)))
 }
@@ -128,6 +131,12 @@ pub fn describe_context(context: &External<ContextHandle>) -> Result<String> {
 #[napi(catch_unwind)]
 pub fn context_warning(context: &External<ContextHandle>) -> Option<String> {
     context.context.warning().map(String::from)
+}
+
+/// Why a context keeps no packed weights on disk although it was asked to; null if there is no problem.
+#[napi(catch_unwind)]
+pub fn context_cache_problem(context: &External<ContextHandle>) -> Option<String> {
+    context.context.keeping_problem().map(String::from)
 }
 
 /// Call it before the process ends, also by `process.exit()`, which runs no cleanup hooks. Lets no driver of a GPU be loaded

@@ -3,7 +3,7 @@
 use super::error::{ModelError, Result, quoted};
 use super::proto;
 use crate::error::{Code, Error, amount};
-use crate::memory::store::{Folder, Label, Source, Store, StoreOptions};
+use crate::memory::store::{Folder, Label, ModelId, Store, StoreOptions};
 use crate::memory::{Backing, Mapped, MappedFile, unreadable};
 use bytes::Bytes;
 use prost::Message;
@@ -148,19 +148,16 @@ impl Files {
             true => None,
             false => Some(main.backing.contents()?),
         };
-        let source = match (file, contents) {
-            (None, Some(key)) => Source::Contents(key),
-            (_, Some(key)) if folder.path_of(&Source::Contents(key), isa).exists() => Source::Contents(key),
-            (Some(file), _) => Source::Stamp(file.stamp().clone()),
+        let id = match (file, contents) {
+            (None, Some(key)) => ModelId::Contents(key),
+            (_, Some(key)) if folder.path_of(&ModelId::Contents(key), isa).exists() => ModelId::Contents(key),
+            (Some(file), _) => ModelId::Stamp(file.stamp().clone()),
             (None, None) => unreachable!("what has no file is recognized by its contents"),
         };
         let shown = |path: &Path| std::path::absolute(path).unwrap_or(path.to_path_buf()).display().to_string();
         let model = main.backing.file().map_or("bytes".to_string(), |file| shown(file.path()));
         let label = Label { model, isa: isa.to_string() };
-        let store = self.store.get_or_init(|| Store::open(folder, &source, label, options.verifies));
-        if let Source::Contents(key) = source {
-            store.note_source(main.backing.id(), key);
-        }
+        self.store.get_or_init(|| Store::open(folder, &id, label, options.verifies));
         Ok(())
     }
 

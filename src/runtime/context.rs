@@ -2,6 +2,7 @@
 
 use super::backend::Backend;
 use super::compiled::CompiledGraph;
+use super::graph_store::GraphStores;
 use super::settings::{Settings, THREADS_VARIABLE, thread_count};
 use super::site::{Site, built};
 use super::tensor::{Contents, Read, Tensor};
@@ -45,7 +46,9 @@ pub struct Context {
     pub(super) timeline: Timeline,
     settings: Settings,
     /// How packed constants of built graphs are kept on disk, if they are.
-    keeping: Option<Arc<StoreOptions>>,
+    keeping: Option<Arc<GraphStores>>,
+    /// Why they are not, if that was asked for.
+    keeping_problem: Option<String>,
     tensors: Arc<WeakList<Tensor>>,
     graphs: Arc<WeakList<CompiledGraph>>,
     /// Set while the context is open: from its first request until it is lost.
@@ -102,6 +105,7 @@ impl Context {
             timeline,
             settings,
             keeping: None,
+            keeping_problem: None,
             tensors: Arc::default(),
             graphs: Arc::default(),
             backend: Arc::default(),
@@ -111,9 +115,18 @@ impl Context {
         })
     }
 
-    /// Keeps packed constants of built graphs on disk from now on.
-    pub fn keeping(self, options: Option<StoreOptions>) -> Context {
-        Context { keeping: options.map(Arc::new), ..self }
+    /// Keeps packed constants of built graphs on disk from now on, unless there is a
+    /// [problem](Self::keeping_problem).
+    pub fn keeping(self, options: &StoreOptions) -> Context {
+        match GraphStores::open(options) {
+            Ok(stores) => Context { keeping: Some(Arc::new(stores)), ..self },
+            Err(error) => Context { keeping_problem: Some(error.message), ..self },
+        }
+    }
+
+    /// Why packed constants are not kept on disk although that was asked for.
+    pub fn keeping_problem(&self) -> Option<&str> {
+        self.keeping_problem.as_deref()
     }
 
     /// Sets how many plans for different sizes the context's graphs keep.
@@ -390,7 +403,7 @@ impl Context {
         let target = compiled.clone();
         let compile = move |site: &Site| {
             let mut graph = graph;
-            let store = site.keep(&mut graph)?;
+            let store = site.keep(&mut graph);
             target.hold(built(|| site.compile(graph))?);
             store.iter().for_each(|store| store.save());
             Ok(None)

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// How long an arena is kept unused: longer than the pauses of somebody typing.
-const IDLE: Duration = Duration::from_secs(5);
+/// How long memory that runs reuse is kept unused: longer than the pauses of somebody typing.
+pub const IDLE: Duration = Duration::from_secs(5);
 
 /// Something that frees memory when it was unused for some time.
 pub trait Idle: Send + Sync {
@@ -33,7 +33,7 @@ fn lock() -> MutexGuard<'static, Watched> {
 }
 
 /// Has the thread [look](Idle::look) at `item` at the time `due`.
-pub fn watch(item: Weak<dyn Idle>, due: Instant) {
+fn watch(item: Weak<dyn Idle>, due: Instant) {
     let mut watched = lock();
     let is_first = watched.items.iter().all(|(other, _)| due < *other);
     watched.items.push((due, item));
@@ -68,30 +68,47 @@ fn look_after() {
     }
 }
 
+/// Whether an item is watched: at most once at a time.
+#[derive(Default)]
+pub struct Watch(AtomicBool);
+
+impl Watch {
+    /// Has the thread [look](Idle::look) at `item` at the time `due`, unless it is watched already.
+    pub fn begin<T: Idle + 'static>(&self, item: &Arc<T>, due: Instant) {
+        if !self.0.swap(true, Ordering::SeqCst) {
+            let item: Weak<T> = Arc::downgrade(item);
+            watch(item, due);
+        }
+    }
+
+    /// What [`Idle::look`] returns if the item may be due again at the time that `look` returns.
+    pub fn look(&self, look: impl FnOnce() -> Option<Instant>) -> Option<Instant> {
+        // Before the check: a use that ends after it has the item watched again.
+        self.0.store(false, Ordering::SeqCst);
+        look().filter(|_| !self.0.swap(true, Ordering::SeqCst))
+    }
+}
+
 /// The arena of a context, freed if it is unused for some seconds.
 #[derive(Default)]
 pub struct IdleArena {
     /// The arena itself.
     pub arena: Arena,
-    /// Whether it is watched.
-    is_watched: AtomicBool,
+    watch: Watch,
 }
 
 impl IdleArena {
     /// Called when there is nothing to compute for now.
     pub fn rest(self: &Arc<Self>) {
-        if !self.arena.is_small() && !self.is_watched.swap(true, Ordering::SeqCst) {
-            let item: Weak<Self> = Arc::downgrade(self);
-            watch(item, Instant::now() + IDLE);
+        if !self.arena.is_small() {
+            self.watch.begin(self, Instant::now() + IDLE);
         }
     }
 }
 
 impl Idle for IdleArena {
     fn look(&self) -> Option<Instant> {
-        // Before the check: a run that ends after it has the arena watched again.
-        self.is_watched.store(false, Ordering::SeqCst);
-        self.arena.release(IDLE).filter(|_| !self.is_watched.swap(true, Ordering::SeqCst))
+        self.watch.look(|| self.arena.release(IDLE))
     }
 }
 

@@ -21,11 +21,11 @@ impl Context {
 /// Returns freed memory to the system: glibc's malloc keeps what is between blocks in use, and up to 64 MiB at the end
 /// of its heap.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn trim() {
+pub fn trim() {
     // SAFETY: it takes the locks of the allocator, and changes no block in use.
     unsafe { libc::malloc_trim(0) };
 }
 
 /// Other allocators have rules of their own.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn trim() {}
+pub fn trim() {}

@@ -3,7 +3,7 @@
 use super::backend::{Backend, Optimized, Plan};
 use super::background::panicked;
 use super::compiled::CompiledGraph;
-use super::graph_store::keep;
+use super::graph_store::GraphStores;
 use super::settings::Settings;
 use super::tensor::{Read, Tensor};
 use super::weak_list::WeakList;
@@ -12,7 +12,7 @@ use crate::description::Origin;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Node, Stencil};
 use crate::memory::Buffer;
-use crate::memory::store::{Store, StoreOptions};
+use crate::memory::store::Store;
 use crate::observe::Stopwatch;
 use crate::shape::Descriptor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,7 +32,7 @@ pub struct Site<'a> {
     /// The processor.
     pub backend: Backend,
     pub(super) settings: Settings,
-    pub(super) keeping: Option<Arc<StoreOptions>>,
+    pub(super) keeping: Option<Arc<GraphStores>>,
     pub(super) tensors: Arc<WeakList<Tensor>>,
     pub(super) graphs: Arc<WeakList<CompiledGraph>>,
     /// Receives the times of the graphs that run here.
@@ -75,15 +75,10 @@ impl Site<'_> {
         crate::cpu::evaluate::evaluate(graph, node, self.env)
     }
 
-    /// Has packed constants of `graph` kept on disk, if the context does that for graphs on the CPU; see [`keep`].
-    ///
-    /// # Errors
-    /// An OperationError if there is no folder that can be trusted.
-    pub fn keep(&self, graph: &mut Graph) -> Result<Option<Arc<Store>>> {
-        match (&self.keeping, &self.backend) {
-            (Some(options), Backend::Cpu) => keep(graph, options, self.env.isa).map_err(of_build),
-            _ => Ok(None),
-        }
+    /// Has packed constants of `graph` kept on disk, if the context does that for graphs on the CPU; see
+    /// [`GraphStores::keep`].
+    pub fn keep(&self, graph: &mut Graph) -> Option<Arc<Store>> {
+        self.keeping.as_ref().filter(|_| matches!(self.backend, Backend::Cpu))?.keep(graph, self.env.isa)
     }
 
     /// Compiles `graph` to a plan.

@@ -67,7 +67,7 @@ use crate::onnx::sizes::Sizes;
 use crate::onnx::stop::Stop;
 use crate::onnx::tensor::ElementType;
 use crate::onnx::{Model, Request};
-use crate::runtime::{CompiledGraph, Context, Done, Later, Recent, Site, Slot, Templates};
+use crate::runtime::{CompiledGraph, Context, Done, IDLE, Later, Recent, Site, Slot, Templates, Watch};
 use crate::shape::Descriptor;
 use deciding::Deciding;
 use lookups::Checks;
@@ -80,7 +80,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use template::{Bindings, FreeSizes};
 use timing::{Timing, Timings};
 
@@ -309,6 +309,8 @@ pub struct Session {
     /// Whether nobody waits for results any more.
     stop: Stop,
     pool: Pool,
+    /// The time of the pool's last use is watched.
+    pool_watch: Watch,
     /// When the session and its forms were used.
     usage: Arc<Usage>,
     /// Whether the session is among the forms there.
@@ -431,6 +433,7 @@ impl Session {
             kept,
             program,
             pool,
+            pool_watch: Watch::default(),
             usage,
             is_form,
             is_resting,
@@ -601,7 +604,7 @@ impl Session {
     }
 
     /// Keeps `bytes`, which must be unused, for other runs.
-    pub fn recycle(&self, bytes: Buffer) {
+    pub fn recycle(self: &Arc<Self>, bytes: Buffer) {
         // Of a run that has failed.
         if bytes.is_lent() {
             return;
@@ -609,6 +612,9 @@ impl Session {
         let is_destroyed = self.stop.is_set();
         let is_unused = is_destroyed || self.is_resting.load(Ordering::Relaxed);
         let excess = if is_unused { vec![bytes] } else { self.pool.give(bytes) };
+        if !self.pool.is_small() {
+            self.pool_watch.begin(self, Instant::now() + IDLE);
+        }
         if excess.iter().map(Buffer::len).sum::<usize>() >= MANY_BYTES {
             self.context.enqueue_release(move || drop(excess));
         }
@@ -618,7 +624,7 @@ impl Session {
     }
 
     /// Like [`recycle`](Self::recycle), if nobody else holds the bytes.
-    pub fn recycle_shared(&self, bytes: Arc<Buffer>) {
+    pub fn recycle_shared(self: &Arc<Self>, bytes: Arc<Buffer>) {
         Arc::into_inner(bytes).into_iter().for_each(|bytes| self.recycle(bytes));
     }
 

@@ -80,7 +80,7 @@ pub(super) struct Prepared {
 /// A run of a cut session.
 pub(super) struct Run<'a> {
     pub site: &'a Site<'a>,
-    pub session: &'a Session,
+    pub session: &'a Arc<Session>,
     /// The texts whose numbers it computes with.
     texts: Arc<RunTexts>,
 }
@@ -619,7 +619,7 @@ impl Session {
     /// # Errors
     /// Same as [`Session::run`].
     pub(super) fn run_cut(
-        &self,
+        self: &Arc<Self>,
         site: &Site,
         specialization: &Arc<Specialization>,
         feeds: Vec<Feed>,

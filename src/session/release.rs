@@ -3,10 +3,10 @@
 use super::Session;
 use super::stage::lock;
 use crate::memory::Buffer;
-use crate::runtime::{Done, Idle, Weight, watch};
+use crate::runtime::{Done, IDLE, Idle, Watch, Weight, trim};
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -57,8 +57,8 @@ pub(super) struct Usage {
     pending: AtomicUsize,
     /// When the last one ended.
     last: Mutex<Instant>,
-    /// Whether the time of the last use is watched.
-    is_watched: AtomicBool,
+    /// The time of the last use is watched.
+    watch: Watch,
     /// Those that were used at least once.
     forms: Mutex<Vec<Weak<Session>>>,
 }
@@ -66,8 +66,8 @@ pub(super) struct Usage {
 impl Usage {
     /// A session that rests after this time without use, before its first use.
     pub fn new(idle: Option<Duration>) -> Arc<Usage> {
-        let (pending, is_watched, forms) = Default::default();
-        Arc::new(Usage { idle, pending, last: Mutex::new(Instant::now()), is_watched, forms })
+        let (pending, watch, forms) = Default::default();
+        Arc::new(Usage { idle, pending, last: Mutex::new(Instant::now()), watch, forms })
     }
 
     /// When they rest, unless one of them is used before; `None` for never, or if one is in use.
@@ -89,15 +89,15 @@ impl Usage {
 
 impl Idle for Usage {
     fn look(&self) -> Option<Instant> {
-        // Before the check: a use that ends after it is watched again.
-        self.is_watched.store(false, Ordering::SeqCst);
-        let due = self.due()?;
-        if Instant::now() < due {
-            return (!self.is_watched.swap(true, Ordering::SeqCst)).then_some(due);
-        }
-        // What is used until the timeline gets there is not idle.
-        release_all(&self.forms(), Usage::is_over);
-        None
+        self.watch.look(|| {
+            let due = self.due()?;
+            if Instant::now() < due {
+                return Some(due);
+            }
+            // What is used until the timeline gets there is not idle.
+            release_all(&self.forms(), Usage::is_over);
+            None
+        })
     }
 }
 
@@ -117,12 +117,21 @@ impl Drop for Use {
         let usage = &self.0.usage;
         *lock(&usage.last) = Instant::now();
         usage.pending.fetch_sub(1, Ordering::SeqCst);
-        if let Some(due) = usage.due()
-            && !usage.is_watched.swap(true, Ordering::SeqCst)
-        {
-            let item: Weak<Usage> = Arc::downgrade(usage);
-            watch(item, due);
+        if let Some(due) = usage.due() {
+            usage.watch.begin(usage, due);
         }
+    }
+}
+
+/// What a session keeps of the memory of its results is freed if no run has used it for some seconds.
+impl Idle for Session {
+    fn look(&self) -> Option<Instant> {
+        let due = self.pool_watch.look(|| self.pool.release(IDLE));
+        if due.is_none() {
+            trim();
+            self.tell();
+        }
+        due
     }
 }
 

@@ -10,7 +10,6 @@ use crate::onnx::testing::{Attr, TestGraph};
 use crate::runtime::{Idle, Weight};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Instant;
 
 /// Long enough for what happens on other threads, however busy the machine is.
 const LONG: Duration = Duration::from_secs(30);
@@ -109,6 +108,19 @@ fn a_session_at_rest_keeps_only_packed_weights_and_runs_as_before() {
     assert_eq!(weights(&session), before, "nothing was packed again");
     session.recycle(Buffer::zeroed(1 << 20).unwrap());
     assert!(session.pool.bytes() >= 1 << 20);
+}
+
+#[test]
+fn memory_that_runs_reuse_is_freed_when_it_is_unused_for_a_while() {
+    let session = opened(product());
+    run(&session, &[x(1)]).unwrap();
+    let plans = session.bytes() - session.pool.bytes();
+    session.recycle(Buffer::zeroed(4 << 20).unwrap());
+    let start = Instant::now();
+    assert!(session.pool.bytes() >= 4 << 20);
+    wait_until(|| session.pool.bytes() == 0);
+    assert!(start.elapsed() >= IDLE);
+    assert!(session.bytes() == plans && !is_at_rest(&session), "only that");
 }
 
 #[test]

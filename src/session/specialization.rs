@@ -425,7 +425,7 @@ impl Specialization {
         site: &Site,
         feeds: Vec<Feed>,
         targets: Vec<Target>,
-        session: &Session,
+        session: &Arc<Session>,
         values: Arc<Slot<Vec<Option<Output>>>>,
     ) -> Result<Option<Later>> {
         for (output, target) in self.outputs.iter().zip(&targets) {
@@ -473,7 +473,7 @@ impl Specialization {
         graph: &CompiledGraph,
         feeds: Vec<Feed>,
         targets: &[Target],
-        session: &Session,
+        session: &Arc<Session>,
         results: &mut [Option<Output>],
     ) -> Result<()> {
         let PlacedInputs { inputs, caches } = self.place_inputs(site, feeds, session)?;
@@ -488,7 +488,7 @@ impl Specialization {
         site: &Site,
         caches: &[Option<CacheRows>],
         targets: &[Target],
-        session: &Session,
+        session: &Arc<Session>,
         results: &mut [Option<Output>],
     ) -> Result<Vec<Arc<Tensor>>> {
         for Growing { input, output, .. } in &self.growing {
@@ -540,7 +540,7 @@ impl Specialization {
     }
 
     /// The inputs of the graph, filled with the feeds.
-    fn place_inputs(&self, site: &Site, feeds: Vec<Feed>, session: &Session) -> Result<PlacedInputs> {
+    fn place_inputs(&self, site: &Site, feeds: Vec<Feed>, session: &Arc<Session>) -> Result<PlacedInputs> {
         let mut feeds: Vec<Option<Feed>> = feeds.into_iter().map(Some).collect();
         let mut inputs = Vec::with_capacity(self.reads.len());
         let mut caches = vec![None; self.reads.len()];
@@ -572,7 +572,7 @@ impl Specialization {
     }
 
     /// The rows of the feed for the session's input at index `at`; an output is appended to them along `axis`.
-    fn rows_of(&self, site: &Site, feed: Feed, at: usize, axis: usize, session: &Session) -> Result<CacheRows> {
+    fn rows_of(&self, site: &Site, feed: Feed, at: usize, axis: usize, session: &Arc<Session>) -> Result<CacheRows> {
         let backend = &site.backend;
         match feed {
             Feed::Cache(cache) if cache.axis == axis => cache.rows.on(backend),
@@ -618,7 +618,7 @@ impl Specialization {
         &self,
         mut results: Vec<Option<Output>>,
         targets: &[Target],
-        session: &Session,
+        session: &Arc<Session>,
     ) -> Vec<Option<Output>> {
         for Terminal { at, own, .. } in &self.writes {
             let Some(bytes) = own.take() else { continue };

@@ -8,6 +8,7 @@ use crate::shape::Descriptor;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A feed whose data are not copied yet.
 pub enum Offer<'a> {
@@ -105,9 +106,27 @@ pub enum Output {
 /// Maximum number of bytes in a pool.
 const MAX_POOLED_BYTES: usize = 64 << 20;
 
-/// Unused buffers, the one returned last at the end.
+/// Buffers that are kept however long they are unused, in bytes: freeing them would give little back.
+const SMALL_POOL_BYTES: usize = 1 << 20;
+
+/// What a pool has.
+#[derive(Default)]
+struct Pooled {
+    /// Unused buffers, the one returned last at the end.
+    buffers: Vec<Buffer>,
+    /// The time of the last change.
+    used: Option<Instant>,
+}
+
+impl Pooled {
+    fn bytes(&self) -> usize {
+        self.buffers.iter().map(Buffer::len).sum()
+    }
+}
+
+/// Memory for the results and inputs of later runs.
 pub struct Pool {
-    buffers: Mutex<Vec<Buffer>>,
+    pooled: Mutex<Pooled>,
     /// Maximum number of buffers.
     most: usize,
     /// The largest size of all kept buffers so far, in bytes.
@@ -117,11 +136,30 @@ pub struct Pool {
 impl Pool {
     /// A pool that holds at most as many buffers as one run uses.
     pub fn new(most: usize) -> Pool {
-        Pool { buffers: Mutex::default(), most, largest: AtomicUsize::new(0) }
+        Pool { pooled: Mutex::default(), most, largest: AtomicUsize::new(0) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Pooled> {
+        self.pooled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the pool is so small that it is not freed.
+    pub fn is_small(&self) -> bool {
+        self.lock().bytes() <= SMALL_POOL_BYTES
+    }
+
+    /// Frees all buffers if none was taken or given for `idle`. Returns when that will be the case; `None` if nothing is
+    /// left to free.
+    pub fn release(&self, idle: Duration) -> Option<Instant> {
+        let due = {
+            let pooled = self.lock();
+            pooled.used.filter(|_| pooled.bytes() > SMALL_POOL_BYTES)? + idle
+        };
+        if Instant::now() < due {
+            return Some(due);
+        }
+        self.clear();
+        None
     }
 
     /// A buffer of `len` bytes with arbitrary contents.
@@ -130,9 +168,10 @@ impl Pool {
     /// An UnknownError if memory runs out.
     pub fn take(&self, len: usize) -> Result<Buffer> {
         let known = {
-            let mut buffers = self.lock();
-            let at = buffers.iter().rposition(|buffer| buffer.len() == len);
-            at.map(|at| buffers.remove(at))
+            let mut pooled = self.lock();
+            pooled.used = Some(Instant::now());
+            let at = pooled.buffers.iter().rposition(|buffer| buffer.len() == len);
+            at.map(|at| pooled.buffers.remove(at))
         };
         known.map_or_else(|| Buffer::zeroed(len), Ok)
     }
@@ -141,9 +180,11 @@ impl Pool {
     /// background: freeing much memory takes time.
     #[must_use = "large buffers should be freed on a background thread"]
     pub fn give(&self, buffer: Buffer) -> Vec<Buffer> {
-        let mut buffers = self.lock();
-        buffers.push(buffer);
-        let mut total: usize = buffers.iter().map(Buffer::len).sum();
+        let mut pooled = self.lock();
+        pooled.used = Some(Instant::now());
+        pooled.buffers.push(buffer);
+        let mut total = pooled.bytes();
+        let buffers = &mut pooled.buffers;
         let mut excess = buffers.len().saturating_sub(self.most);
         total -= buffers[..excess].iter().map(Buffer::len).sum::<usize>();
         while total > MAX_POOLED_BYTES {
@@ -162,9 +203,9 @@ impl Pool {
 
     /// Frees all buffers.
     pub fn clear(&self) {
-        let buffers = std::mem::take(&mut *self.lock());
+        let pooled = std::mem::take(&mut *self.lock());
         self.largest.store(0, Ordering::Relaxed);
-        drop(buffers);
+        drop(pooled);
     }
 }
 
@@ -191,7 +232,22 @@ mod tests {
         assert_eq!(pool.give(Buffer::zeroed(MAX_POOLED_BYTES + 1).unwrap()).len(), 3, "and a buffer above the limit");
         assert_eq!(pool.bytes(), MAX_POOLED_BYTES, "at most");
         pool.clear();
-        assert!(pool.lock().is_empty());
+        assert!(pool.lock().buffers.is_empty());
         assert_eq!(pool.bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_unused_is_freed_unless_it_is_small() {
+        const LONG: Duration = Duration::from_secs(3600);
+        let pool = Pool::new(2);
+        assert!(pool.release(LONG).is_none(), "nothing was ever there");
+        assert!(pool.give(Buffer::zeroed(SMALL_POOL_BYTES).unwrap()).is_empty());
+        assert!(pool.is_small() && pool.release(Duration::ZERO).is_none());
+        assert_eq!(pool.bytes(), SMALL_POOL_BYTES);
+        assert!(pool.give(Buffer::zeroed(1).unwrap()).is_empty());
+        assert!(!pool.is_small() && pool.release(LONG).is_some_and(|due| due > Instant::now()));
+        assert_eq!(pool.bytes(), SMALL_POOL_BYTES + 1);
+        assert!(pool.release(Duration::ZERO).is_none());
+        assert_eq!((pool.bytes(), pool.lock().buffers.len()), (0, 0));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::file::{self, Damage, StoreFile, VERSION};
 use super::key::Key;
-use super::model::{Label, PACKING_VERSION, Source};
+use super::model::{Label, ModelId, PACKING_VERSION};
 use crate::error::{Code, Error, Result};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -125,10 +125,10 @@ impl Folder {
     }
 
     /// The path of the store of a model for an instruction set.
-    pub fn path_of(&self, source: &Source, isa: &str) -> PathBuf {
-        let (kind, key) = match source {
-            Source::Stamp(stamp) => ("file".to_string(), stamp.key()),
-            Source::Contents(key) => ("model".to_string(), *key),
+    pub fn path_of(&self, id: &ModelId, isa: &str) -> PathBuf {
+        let (kind, key) = match id {
+            ModelId::Stamp(stamp) => ("file".to_string(), stamp.key()),
+            ModelId::Contents(key) => ("model".to_string(), *key),
         };
         self.path.join(format!("{kind}-{key}-{}", ending(isa)))
     }
@@ -194,6 +194,11 @@ impl Folder {
     /// # Errors
     /// If the folder cannot be read.
     pub fn list(&self) -> io::Result<Vec<Listed>> {
+        Ok(self.opened()?.into_iter().map(|(listed, _)| listed).collect())
+    }
+
+    /// The same, with the stores that are valid.
+    fn opened(&self) -> io::Result<Vec<(Listed, Option<StoreFile>)>> {
         let mut all = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
@@ -208,11 +213,12 @@ impl Folder {
                 // Another version of this package may know what this one does not.
                 let is_invalid = matches!(opened, Ok(None)) && is_of_this_version(&path);
                 let store = opened.ok().flatten();
-                let (label, entries) = store.map_or((None, 0), |store| (Some(store.label().clone()), store.count()));
-                all.push(Listed { path, label, entries, bytes: metadata.len(), used, is_invalid });
+                let (label, entries) =
+                    store.as_ref().map_or((None, 0), |store| (Some(store.label().clone()), store.count()));
+                all.push((Listed { path, label, entries, bytes: metadata.len(), used, is_invalid }, store));
             }
         }
-        all.sort_unstable_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
+        all.sort_unstable_by(|(a, _), (b, _)| (a.used, &a.path).cmp(&(b.used, &b.path)));
         Ok(all)
     }
 
@@ -241,12 +247,8 @@ impl Folder {
     /// # Errors
     /// If the folder cannot be read.
     pub fn verify(&self) -> io::Result<Vec<(Listed, Vec<Damage>)>> {
-        let damaged = |one: Listed| {
-            let store = open_plain(&one.path).ok().and_then(|file| StoreFile::open(&file).ok()?);
-            let damage = store.map_or_else(Vec::new, |store| store.damaged());
-            (one, damage)
-        };
-        let all = self.list()?.into_iter().map(damaged);
+        let damaged = |(one, store): (Listed, Option<StoreFile>)| (one, store.map_or(Vec::new(), |store| store.damaged()));
+        let all = self.opened()?.into_iter().map(damaged);
         Ok(all.filter(|(one, damage)| one.is_invalid || !damage.is_empty()).collect())
     }
 

@@ -18,14 +18,12 @@ pub use file::Damage;
 pub use folder::{CACHE_VARIABLE, Folder, LIMIT_VARIABLE, Listed, user_folder};
 pub use key::{Key, KeyWriter, Stamp};
 pub use map::Map;
-pub use model::{Label, PACKING_VERSION, Source, StoreOptions};
+pub use model::{Label, ModelId, PACKING_VERSION, StoreOptions};
 pub use saving::finish_saving;
 
-use super::{Buffer, WeakMap};
-use crate::error::Result;
+use super::{Backing, Buffer, WeakMap};
 use file::StoreFile;
 use saving::{Saving, hurry};
-use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -40,8 +38,6 @@ pub struct Store {
     /// Whether the bytes of each entry are compared with their checksum before they are used.
     verifies: bool,
     state: Mutex<State>,
-    /// The keys of the sources of weights, by the numbers of their backings.
-    sources: Mutex<HashMap<u64, Key>>,
 }
 
 /// Ends the saving of a store, also if it panics.
@@ -85,25 +81,17 @@ struct State {
 static OPEN: LazyLock<Mutex<WeakMap<PathBuf, Store>>> = LazyLock::new(Mutex::default);
 
 impl Store {
-    /// Opens the store of `source` in `folder`, for the instruction set of `label`. It is empty if there is no valid file.
-    pub fn open(folder: Folder, source: &Source, label: Label, verifies: bool) -> Arc<Store> {
-        let path = folder.path_of(source, &label.isa);
+    /// Opens the store of the model `id` in `folder`, for the instruction set of `label`. It is empty if there is no valid file.
+    pub fn open(folder: Folder, id: &ModelId, label: Label, verifies: bool) -> Arc<Store> {
+        let path = folder.path_of(id, &label.isa);
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = open.get(&path).into_iter().find(|store| store.verifies == verifies) {
             // What was refused for another model says nothing about this one.
             store.lock().refusal = None;
             return store;
         }
-        let by_contents = matches!(source, Source::Contents(_));
-        let store = Store {
-            folder,
-            path: path.clone(),
-            label,
-            by_contents,
-            verifies,
-            state: Mutex::default(),
-            sources: Mutex::default(),
-        };
+        let by_contents = matches!(id, ModelId::Contents(_));
+        let store = Store { folder, path: path.clone(), label, by_contents, verifies, state: Mutex::default() };
         let file = store.folder.open_file(&path).map(Arc::new);
         if let Some(file) = file.clone() {
             file.expect_reads();
@@ -129,25 +117,14 @@ impl Store {
         problem.as_ref().or(refusal.as_ref()).cloned()
     }
 
-    /// The key of a source of weights, the one with number `id` in this process: that of its `stamp` if it is a file, or of
-    /// its contents. `None` if these cannot be read.
-    pub fn source_key(&self, id: u64, stamp: Option<&Stamp>, contents: impl FnOnce() -> Result<Key>) -> Option<Key> {
-        let known = || self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(key) = known().get(&id) {
-            return Some(*key);
-        }
-        let key = match stamp.filter(|_| !self.by_contents) {
-            Some(stamp) => stamp.key(),
+    /// The key of `backing`, whose weights it keeps: that of its stamp if it is a file, or of its contents. `None` if these
+    /// cannot be read.
+    pub fn key_of(&self, backing: &Backing) -> Option<Key> {
+        match backing.file().filter(|_| !self.by_contents) {
+            Some(file) => Some(file.stamp().key()),
             // Who packs then reads it as well, and says what is wrong.
-            None => contents().ok()?,
-        };
-        known().insert(id, key);
-        Some(key)
-    }
-
-    /// Notes the key of a source of weights, which the caller has found out.
-    pub fn note_source(&self, id: u64, key: Key) {
-        self.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(id, key);
+            None => backing.contents().ok(),
+        }
     }
 
     /// The `len` bytes under `key`.

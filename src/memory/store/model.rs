@@ -29,7 +29,7 @@ pub struct Label {
 
 /// How the model of a store is recognized.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum ModelId {
     /// By what the system says of its file.
     Stamp(Stamp),
     /// By its contents.
