@@ -582,11 +582,12 @@ describe('the folder', () => {
 describe('createContext()', () => {
   const program = `
     const { MLGraphBuilder, ml } = require(${JSON.stringify(fileURLToPath(new URL('../../index.js', import.meta.url)))});
-    const [cache, width, layers] = JSON.parse(process.argv[1]);
+    const [cache, width, layers, isLost] = JSON.parse(process.argv[1]);
     const warnings = [];
     process.on('warning', ({ code }) => void warnings.push(code));
     (async () => {
       const context = await ml.createContext({ accelerated: false, numThreads: 1, cache });
+      if (isLost) require('node:fs').rmSync(cache, { recursive: true });
       const builder = new MLGraphBuilder(context);
       const shape = [width, width];
       let y = builder.input('x', { dataType: 'float32', shape });
@@ -601,9 +602,9 @@ describe('createContext()', () => {
       console.log(JSON.stringify([require('node:crypto').createHash('sha256').update(data).digest('hex'), warnings]));
     })();`;
 
-  /** Builds and runs a graph in a process of its own. */
-  async function built(cache) {
-    const { code, stdout, stderr } = await runNode(['--eval', program, JSON.stringify([cache, WIDTH, LAYERS])]);
+  /** Builds and runs a graph in a process of its own; the folder may be removed before. */
+  async function built(cache, isLost = false) {
+    const { code, stdout, stderr } = await runNode(['--eval', program, JSON.stringify([cache, WIDTH, LAYERS, isLost])]);
     assert.equal(code, 0, stderr);
     return JSON.parse(stdout);
   }
@@ -625,6 +626,13 @@ describe('createContext()', () => {
       'nothing is packed again',
     );
     assert.deepEqual(await built(writeOld(join(folder, 'file'), 'x')), [expected, ['WARN_WEBNN_CACHE']]);
+  });
+
+  test('builds without the folder if it is lost', async (t) => {
+    const { cache } = setting(t);
+    mkdirSync(cache);
+    assert.deepEqual(await built(cache, true), await built(false));
+    assert.equal(existsSync(cache), false);
   });
 
   test('refuses wrong options', async () => {

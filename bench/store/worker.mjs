@@ -145,7 +145,8 @@ async function release(choice) {
 
 /** @param {Choice & { seconds: number, perSecond: number }} choice @returns {Promise<import('./types.d.mts').TinySample>} */
 async function tiny({ seconds, perSecond, ...choice }) {
-  const { model } = await firstRun(choice);
+  // Without an engine, only the timer.
+  const model = choice.engine === 'none' ? { feeds: () => ({}), run: async () => new Uint8Array() } : (await firstRun(choice)).model;
   const feeds = model.feeds();
   for (let i = 0; i < WARM_UP; i++) await model.run(feeds);
   await sleep(SETTLED_MS);
