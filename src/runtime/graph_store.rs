@@ -25,6 +25,8 @@ fn large(source: &Source) -> Option<Backing> {
 }
 
 impl GraphStores {
+    /// Opens the folder, the user's if the options name none.
+    ///
     /// # Errors
     /// A NotSupportedError if there is no folder that can be trusted.
     pub fn open(options: &StoreOptions) -> Result<GraphStores> {

@@ -247,7 +247,8 @@ impl Folder {
     /// # Errors
     /// If the folder cannot be read.
     pub fn verify(&self) -> io::Result<Vec<(Listed, Vec<Damage>)>> {
-        let damaged = |(one, store): (Listed, Option<StoreFile>)| (one, store.map_or(Vec::new(), |store| store.damaged()));
+        let damaged =
+            |(one, store): (Listed, Option<StoreFile>)| (one, store.map_or(Vec::new(), |store| store.damaged()));
         let all = self.opened()?.into_iter().map(damaged);
         Ok(all.filter(|(one, damage)| one.is_invalid || !damage.is_empty()).collect())
     }
