@@ -48,34 +48,82 @@ export async function timeOf(program, parameters) {
   return { ms, toResult: text === '' ? ms : Number(BigInt(JSON.parse(text).atNs) - start) / 1e6 };
 }
 
+/** Threads of some engines spin for a moment after a run. */
+const SPIN_MS = 20;
+
 /**
- * Starts processes, and returns the memory of each while all are alive: right after a run, and some seconds later.
+ * Processes that wait for each other: each says when its model is loaded, and then does something when it is asked.
+ *
+ * @template T
+ * @param {object[]} all the parameters of the worker, one for each process
+ * @param {(asks: (() => Promise<string>)[], pids: number[]) => Promise<T>} work gets a function for each that asks and returns the answer
+ * @returns {Promise<T>}
+ * @throws {Error} if one fails
+ */
+async function withProcesses(all, work) {
+  const children = all.map((parameters) => spawn(process.execPath, [WORKER, JSON.stringify(parameters)], { stdio: ['pipe', 'pipe', 'inherit'] }));
+  const ends = children.map((child) => once(child, 'close'));
+  const lines = children.map((child) => createInterface(child.stdout)[Symbol.asyncIterator]());
+  const answerOf = async (/** @type {number} */ i) => {
+    const { done, value } = await lines[i].next();
+    if (done) throw new Error(`a process ended early: ${JSON.stringify(all[i])}`);
+    return value;
+  };
+  try {
+    for (const i of children.keys()) await answerOf(i);
+    const asks = children.map((child, i) => () => {
+      child.stdin.write('go\n');
+      return answerOf(i);
+    });
+    return await work(
+      asks,
+      children.map(({ pid }) => /** @type {number} */ (pid)),
+    );
+  } finally {
+    children.forEach((child) => child.stdin.end());
+    await Promise.all(ends);
+  }
+}
+
+/**
+ * Returns the memory of processes while all are alive: right after a run, and some seconds later.
  *
  * @param {number} count
  * @param {object} choice see the task `hold` of the worker
  * @returns {Promise<Record<'active' | 'resting', import('./types.d.mts').ProcessMemory[]>>}
  * @throws {Error} if one fails
  */
-export async function memoryOfProcesses(count, choice) {
-  const parameters = JSON.stringify({ task: 'hold', ...choice });
-  const children = Array.from({ length: count }, () => spawn(process.execPath, [WORKER, parameters], { stdio: ['pipe', 'pipe', 'inherit'] }));
-  const ends = children.map((child) => once(child, 'close'));
-  const lines = children.map((child) => createInterface(child.stdout)[Symbol.asyncIterator]());
-  const said = async (/** @type {number} */ i) => {
-    if ((await lines[i].next()).done) throw new Error(`a process ended early: ${parameters}`);
-  };
-  const memories = () => children.map(({ pid }) => memoryOf(/** @type {number} */ (pid)));
-  try {
-    for (const i of children.keys()) await said(i);
-    for (const [i, child] of children.entries()) {
-      child.stdin.write('run\n');
-      await said(i);
-    }
-    const active = memories();
+export function memoryOfProcesses(count, choice) {
+  return withProcesses(Array(count).fill({ task: 'hold', ...choice }), async (asks, pids) => {
+    for (const ask of asks) await ask();
+    const active = pids.map(memoryOf);
     await sleep(REST_MS);
-    return { active, resting: memories() };
-  } finally {
-    children.forEach((child) => child.stdin.end());
-    await Promise.all(ends);
-  }
+    return { active, resting: pids.map(memoryOf) };
+  });
+}
+
+/**
+ * The times of runs in processes that are alive at the same time, and run in turns: whatever slows the machine slows all of them.
+ *
+ * @param {object[]} choices see the task `turns` of the worker
+ * @param {number} turns of each
+ * @returns {Promise<number[][]>} for each turn, the milliseconds of a run in each process
+ * @throws {Error} if one fails
+ */
+export function runsInTurns(choices, turns) {
+  const all = choices.map((choice) => ({ task: 'turns', ...choice }));
+  return withProcesses(all, async (asks) => {
+    const taken = [];
+    for (let turn = 0; turn < turns; turn++) {
+      /** @type {number[]} */
+      const times = [];
+      const order = [...asks.keys()];
+      for (const i of turn % 2 === 0 ? order : order.toReversed()) {
+        await sleep(SPIN_MS);
+        times[i] = Number(await asks[i]());
+      }
+      taken.push(times);
+    }
+    return taken;
+  });
 }

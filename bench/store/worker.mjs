@@ -16,6 +16,9 @@ import { memoryOf } from './process-memory.mjs';
 /** Runs are repeated for this long, and at least this often. */
 const [RUNS_MS, RUNS] = [1500, 9];
 
+/** The same for a turn between processes. */
+const [TURN_MS, TURN_RUNS] = [100, 3];
+
 /** A store is complete when nothing about it has changed for this long. */
 const [QUIET_MS, POLL_MS] = [500, 5];
 
@@ -58,11 +61,11 @@ async function firstRun(choice) {
   return { model, loadMs, firstMs, digest: digestOf(output) };
 }
 
-/** @param {import('./engines.mjs').Opened} model */
-async function repeated(model) {
+/** The median of runs for a time, and of a number at least. @param {import('./engines.mjs').Opened} model */
+async function repeated(model, ms = RUNS_MS, runs = RUNS) {
   const feeds = model.feeds();
   const times = [];
-  for (const start = performance.now(); times.length < RUNS || performance.now() - start < RUNS_MS; ) {
+  for (const start = performance.now(); times.length < runs || performance.now() - start < ms; ) {
     times.push((await timed(() => model.run(feeds)))[1]);
   }
   return /** @type {number} */ (median(times));
@@ -105,6 +108,14 @@ async function hold(choice) {
     await collect();
     console.log('ran');
   }
+}
+
+/** Loads, and runs for a short time for each line of its input: prints the milliseconds of a run. @param {Choice} choice */
+async function turns(choice) {
+  const { model } = await firstRun(choice);
+  for (let i = 0; i < WARM_UP; i++) await runOnce(model);
+  console.log('loaded');
+  for await (const _ of createInterface(process.stdin)) console.log(await repeated(model, TURN_MS, TURN_RUNS));
 }
 
 /** Context switches of the threads that the addon starts. */
@@ -185,7 +196,7 @@ async function probe({ cache, ...choice }) {
 }
 
 /** @type {Record<string, (parameters: any) => Promise<unknown>>} */
-const TASKS = { load, fill, hold, idle, release, tiny, read, probe };
+const TASKS = { load, fill, hold, turns, idle, release, tiny, read, probe };
 
 const { task, ...parameters } = JSON.parse(process.argv[2]);
 const sample = await TASKS[task](parameters);
