@@ -86,15 +86,7 @@ test('every export throws for arguments of the wrong kind', () => {
 });
 
 /** The functions that need none. */
-const WITHOUT_ARGUMENTS = new Set([
-  'supportedOnnxOperators',
-  'absentOnnxOperators',
-  'beforeExit',
-  'errorCodes',
-  'newStop',
-  'systemInfo',
-  'version',
-]);
+const WITHOUT_ARGUMENTS = new Set(['supportedOnnxOperators', 'absentOnnxOperators', 'beforeExit', 'errorCodes', 'newStop', 'systemInfo', 'version']);
 
 test('exports without arguments throw', () => {
   for (const [name, call] of Object.entries(binding)) {
