@@ -2,7 +2,7 @@
 
 import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { median, sum } from 'd3-array';
+import { mean, median, sum } from 'd3-array';
 import { formatDuration, formatPlural, formatShare } from '../../packages/cli/lib/format.mjs';
 import { withProgress } from '../../packages/cli/lib/progress.mjs';
 import { sampleInTurns } from '../turns.mjs';
@@ -205,10 +205,14 @@ async function runs(setting, model) {
   const taken = [];
   const measure = async (/** @type {(done: number) => void} */ advance) => {
     for (let round = 0; round < setting.rounds; round++) {
-      // Who starts first may get better memory.
-      const order = round % 2 === 0 ? variants : variants.toReversed();
+      // Who starts first may get better memory, and the same process is fast or slow for all of its life.
+      const names = [...variants, WITHOUT, STORE];
+      const order = round % 2 === 0 ? names : names.toReversed();
       const choices = order.map((variant) => choiceOf(setting, variant, model));
-      for (const times of await runsInTurns(choices, TURNS)) taken.push(Object.fromEntries(order.map((variant, i) => [variant, times[i]])));
+      for (const times of await runsInTurns(choices, TURNS)) {
+        const timeOf = (/** @type {string} */ variant) => /** @type {number} */ (mean(times.filter((_, i) => order[i] === variant)));
+        taken.push(Object.fromEntries(variants.map((variant) => [variant, timeOf(variant)])));
+      }
       advance(round + 1);
     }
   };

@@ -39,7 +39,7 @@ const RESULTS = fileURLToPath(new URL('RESULTS.md', import.meta.url));
 const REMARK = [
   'Medians of processes in turns, pages of files in the cache. Weights: the size of the model file. Memory is that beyond empty Node processes, some seconds after a run.',
   'Loading of a model with free sizes packs nothing: its first run is added, without the time of a later run; in parentheses, with that run.',
-  'Runs with and without a store: of processes that are alive at the same time, in turns; the median of the ratios of turns.',
+  'Runs with and without a store: two processes of each that are alive at the same time, in turns; the median of the ratios of turns.',
   'The last columns: the same quantity, or its time; of PSS, that of the number of processes in parentheses.',
 ].join(' ');
 
