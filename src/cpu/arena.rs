@@ -1,12 +1,9 @@
 //! The arena: memory for the intermediate values and scratch of all plans. Plans run one at a time.
 
 use crate::error::Result;
-use crate::memory::{ALIGNMENT, Buffer};
+use crate::memory::{ALIGNMENT, Buffer, KEPT_BYTES, LastUse};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Bytes that are never freed: mapping and unmapping them repeatedly costs more than keeping them.
-const KEPT: usize = 1 << 20;
 
 /// One arena, grown to the largest plan that has run in it.
 #[derive(Default)]
@@ -15,8 +12,7 @@ pub struct Arena(Mutex<Held>);
 #[derive(Default)]
 struct Held {
     bytes: Buffer,
-    /// The time of the last use.
-    used: Option<Instant>,
+    used: LastUse,
 }
 
 impl Arena {
@@ -38,14 +34,14 @@ impl Arena {
 
     /// Whether the arena is so small that it is never freed.
     pub fn is_small(&self) -> bool {
-        self.lock().bytes.len() <= KEPT
+        self.lock().bytes.len() <= KEPT_BYTES
     }
 
     /// Frees the memory if it has been unused for `idle`. Returns when that will be the case; `None` if nothing is left to
     /// free.
     pub fn release(&self, idle: Duration) -> Option<Instant> {
         let Ok(mut held) = self.0.try_lock() else { return Some(Instant::now() + idle) }; // a plan is running
-        let due = held.used.filter(|_| held.bytes.len() > KEPT)? + idle;
+        let due = held.used.due(held.bytes.len(), idle)?;
         if Instant::now() < due {
             return Some(due);
         }
@@ -56,7 +52,7 @@ impl Arena {
     /// Frees the memory unless it was used after `when`.
     pub fn release_unless_used_after(&self, when: Instant) {
         let mut held = self.lock();
-        if held.used.is_some_and(|used| used <= when) && held.bytes.len() > KEPT {
+        if held.used.due(held.bytes.len(), Duration::ZERO).is_some_and(|used| used <= when) {
             held.bytes = Buffer::default();
         }
     }
@@ -69,9 +65,9 @@ impl Arena {
             // Its end is aligned, too, where tests put it at a page that is unreadable.
             let len = len.next_multiple_of(ALIGNMENT);
             // In pages of its own: an allocator may keep what is freed, and be it tens of megabytes.
-            held.bytes = if len > KEPT { Buffer::streamed(len)? } else { Buffer::zeroed(len)? };
+            held.bytes = if len > KEPT_BYTES { Buffer::streamed(len)? } else { Buffer::zeroed(len)? };
         }
-        held.used = Some(Instant::now());
+        held.used.now();
         Ok(held)
     }
 
@@ -84,6 +80,8 @@ impl Arena {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const KEPT: usize = KEPT_BYTES;
 
     #[test]
     fn it_grows_and_frees_its_memory() {

@@ -38,6 +38,8 @@ pub struct MappedFile {
     stamp: Stamp,
     /// Whether any change since it was opened gives another stamp.
     is_settled: bool,
+    /// The key of the stamp, once somebody asks for it.
+    key: OnceLock<Key>,
     map: Mmap,
 }
 
@@ -70,7 +72,15 @@ impl MappedFile {
             // Only advice: it costs time at most.
             let _ = map.advise(Advice::Random).and_then(|()| map.advise_range(Advice::WillNeed, 0, GRAPH));
         }
-        Ok(Arc::new(MappedFile { id: next_id(), path: path.to_path_buf(), file, stamp, is_settled, map }))
+        Ok(Arc::new(MappedFile {
+            id: next_id(),
+            path: path.to_path_buf(),
+            file,
+            stamp,
+            is_settled,
+            key: OnceLock::new(),
+            map,
+        }))
     }
 
     /// The path that the file was opened with.
@@ -81,6 +91,11 @@ impl MappedFile {
     /// What the system said of the file when it was opened.
     pub fn stamp(&self) -> &Stamp {
         &self.stamp
+    }
+
+    /// The key of its [`stamp`](Self::stamp).
+    pub fn key(&self) -> Key {
+        *self.key.get_or_init(|| self.stamp.key())
     }
 
     /// Whether the file is surely the same as when it was opened.
@@ -112,6 +127,17 @@ impl MappedFile {
             // Only advice: a system may keep the pages, for example those that the process locked.
             drop(advised);
         }
+    }
+
+    /// Tells the system that `range` will be read soon.
+    ///
+    /// # Panics
+    /// If `range` lies outside of the file.
+    pub fn expect_reads(&self, range: Range<usize>) {
+        assert!(range.start <= range.end && range.end <= self.map.len());
+        // Only advice: it costs time at most.
+        #[cfg(unix)]
+        drop(self.map.advise_range(memmap2::Advice::WillNeed, range.start, range.len()));
     }
 
     fn read(&self, at: usize, into: &mut [u8]) -> Result<()> {
@@ -393,6 +419,7 @@ mod tests {
         }
         assert_eq!(Backing::from(mapped.clone()).id(), Backing::from(mapped.clone()).id());
         mapped.release(0..256);
+        mapped.expect_reads(3..256);
         assert_eq!(&(*mapped).as_ref()[254..], [254, 255]);
     }
 

@@ -5,6 +5,7 @@
 pub mod counting;
 #[cfg(all(test, target_os = "linux"))]
 pub mod guarded;
+mod last_use;
 mod machine;
 mod mapped;
 #[cfg(target_os = "linux")]
@@ -15,6 +16,7 @@ mod rows;
 mod shared;
 pub mod store;
 
+pub use last_use::{KEPT_BYTES, LastUse};
 pub use machine::machine_bytes;
 pub use mapped::{Backing, Mapped, MappedFile, unreadable};
 #[cfg(target_os = "linux")]

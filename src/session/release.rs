@@ -126,12 +126,16 @@ impl Drop for Use {
 /// What a session keeps of the memory of its results is freed if no run has used it for some seconds.
 impl Idle for Session {
     fn look(&self) -> Option<Instant> {
-        let due = self.pool_watch.look(|| self.pool.release(IDLE));
-        if due.is_none() {
+        self.pool_watch.look(|| {
+            let due = self.pool.due(IDLE)?;
+            if Instant::now() < due {
+                return Some(due);
+            }
+            self.pool.clear();
             trim();
             self.tell();
-        }
-        due
+            None
+        })
     }
 }
 

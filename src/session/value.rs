@@ -2,7 +2,7 @@
 
 use crate::dimension::numbers;
 use crate::error::Result;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, KEPT_BYTES, LastUse};
 use crate::runtime::{CacheRows, Slot, Tensor};
 use crate::shape::Descriptor;
 use std::borrow::Cow;
@@ -106,16 +106,12 @@ pub enum Output {
 /// Maximum number of bytes in a pool.
 const MAX_POOLED_BYTES: usize = 64 << 20;
 
-/// Buffers that are kept however long they are unused, in bytes: freeing them would give little back.
-const SMALL_POOL_BYTES: usize = 1 << 20;
-
 /// What a pool has.
 #[derive(Default)]
 struct Pooled {
     /// Unused buffers, the one returned last at the end.
     buffers: Vec<Buffer>,
-    /// The time of the last change.
-    used: Option<Instant>,
+    used: LastUse,
 }
 
 impl Pooled {
@@ -143,23 +139,15 @@ impl Pool {
         self.pooled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the pool is so small that it is not freed.
+    /// Whether the pool was always so small since it was cleared that it is not freed.
     pub fn is_small(&self) -> bool {
-        self.lock().bytes() <= SMALL_POOL_BYTES
+        self.bytes() <= KEPT_BYTES
     }
 
-    /// Frees all buffers if none was taken or given for `idle`. Returns when that will be the case; `None` if nothing is
-    /// left to free.
-    pub fn release(&self, idle: Duration) -> Option<Instant> {
-        let due = {
-            let pooled = self.lock();
-            pooled.used.filter(|_| pooled.bytes() > SMALL_POOL_BYTES)? + idle
-        };
-        if Instant::now() < due {
-            return Some(due);
-        }
-        self.clear();
-        None
+    /// When its buffers may be freed if none is taken or given for `idle` meanwhile; `None` if the pool is small.
+    pub fn due(&self, idle: Duration) -> Option<Instant> {
+        let pooled = self.lock();
+        pooled.used.due(pooled.bytes(), idle)
     }
 
     /// A buffer of `len` bytes with arbitrary contents.
@@ -169,7 +157,7 @@ impl Pool {
     pub fn take(&self, len: usize) -> Result<Buffer> {
         let known = {
             let mut pooled = self.lock();
-            pooled.used = Some(Instant::now());
+            pooled.used.now();
             let at = pooled.buffers.iter().rposition(|buffer| buffer.len() == len);
             at.map(|at| pooled.buffers.remove(at))
         };
@@ -181,7 +169,7 @@ impl Pool {
     #[must_use = "large buffers should be freed on a background thread"]
     pub fn give(&self, buffer: Buffer) -> Vec<Buffer> {
         let mut pooled = self.lock();
-        pooled.used = Some(Instant::now());
+        pooled.used.now();
         pooled.buffers.push(buffer);
         let mut total = pooled.bytes();
         let buffers = &mut pooled.buffers;
@@ -237,17 +225,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unused_is_freed_unless_it_is_small() {
+    fn what_is_unused_is_due_unless_it_is_small() {
         const LONG: Duration = Duration::from_secs(3600);
         let pool = Pool::new(2);
-        assert!(pool.release(LONG).is_none(), "nothing was ever there");
-        assert!(pool.give(Buffer::zeroed(SMALL_POOL_BYTES).unwrap()).is_empty());
-        assert!(pool.is_small() && pool.release(Duration::ZERO).is_none());
-        assert_eq!(pool.bytes(), SMALL_POOL_BYTES);
+        assert!(pool.due(LONG).is_none(), "nothing was ever there");
+        assert!(pool.give(Buffer::zeroed(KEPT_BYTES).unwrap()).is_empty());
+        assert!(pool.is_small() && pool.due(Duration::ZERO).is_none());
         assert!(pool.give(Buffer::zeroed(1).unwrap()).is_empty());
-        assert!(!pool.is_small() && pool.release(LONG).is_some_and(|due| due > Instant::now()));
-        assert_eq!(pool.bytes(), SMALL_POOL_BYTES + 1);
-        assert!(pool.release(Duration::ZERO).is_none());
-        assert_eq!((pool.bytes(), pool.lock().buffers.len()), (0, 0));
+        assert!(!pool.is_small() && pool.due(LONG).is_some_and(|due| due > Instant::now()));
+        assert!(pool.due(Duration::ZERO).is_some_and(|due| due <= Instant::now()));
+        pool.clear();
+        assert!(pool.is_small() && pool.due(Duration::ZERO).is_none());
     }
 }

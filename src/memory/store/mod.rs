@@ -121,7 +121,7 @@ impl Store {
     /// cannot be read.
     pub fn key_of(&self, backing: &Backing) -> Option<Key> {
         match backing.file().filter(|_| !self.by_contents) {
-            Some(file) => Some(file.stamp().key()),
+            Some(file) => Some(file.key()),
             // Who packs then reads it as well, and says what is wrong.
             None => backing.contents().ok(),
         }
