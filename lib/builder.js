@@ -352,36 +352,52 @@ class MLGraphBuilder {
 
 const isOperandType = (/** @type {string} */ type) => type === 'MLOperand' || type === 'sequence<MLOperand>';
 
+/** @typedef {{name: string, arguments: {name: string, type: string}[], options: string, result: string}} OperatorRow of the generated table */
+
 /**
- * Creates the method of one operator from its row in the generated table.
+ * Returns the conversion of an operator's arguments and options.
  *
- * @param {{name: string, arguments: {name: string, type: string}[], options: string, result: string}} row
- * @returns {Function}
+ * @param {OperatorRow} row
  */
-function operatorMethod({ name, arguments: parameters, options, result }) {
+function operatorConversion({ name, arguments: parameters, options }) {
   const steps = parameters.map((parameter) => ({
     name: parameter.name,
     what: `${name}: ${parameter.name}`,
     convert: converterFor(parameter.type),
     isOperand: isOperandType(parameter.type),
   }));
-  const toOptions = dictionaryConverter(options);
   /** @type {Record<string, import('./internal.js').DictionaryMember[]>} */
   const known = dictionaries;
   const operandOptions = new Set(known[options].filter(({ type }) => isOperandType(type)).map((member) => member.name));
-  const returnsSequence = result !== 'MLOperand';
+  return { steps, operandOptions, toOptions: dictionaryConverter(options) };
+}
+
+/**
+ * Creates the method of one operator.
+ *
+ * @param {OperatorRow} row
+ * @returns {Function}
+ */
+function operatorMethod(row) {
+  const { name } = row;
+  const { length } = row.arguments;
+  const returnsSequence = row.result !== 'MLOperand';
+  /** Made when it is called first: programs use few operators, or none. @type {ReturnType<typeof operatorConversion> | undefined} */
+  let conversion;
 
   const method = {
     [name](/** @type {unknown[]} */ ...args) {
       const builder = stateOf(this, name);
-      requireArguments(name, args.length, steps.length);
+      requireArguments(name, args.length, length);
+      conversion ??= operatorConversion(row);
+      const { steps, operandOptions, toOptions } = conversion;
       const operands = Object.create(null);
       const attributes = Object.create(null);
-      for (let i = 0; i < steps.length; i++) {
+      for (let i = 0; i < length; i++) {
         const step = steps[i];
         (step.isOperand ? operands : attributes)[step.name] = step.convert(args[i], step.what);
       }
-      const { label, ...members } = toOptions(args[steps.length], `${name}: options`);
+      const { label, ...members } = toOptions(args[length], `${name}: options`);
       for (const key of Object.keys(members)) {
         (operandOptions.has(key) ? operands : attributes)[key] = members[key];
       }
@@ -389,7 +405,7 @@ function operatorMethod({ name, arguments: parameters, options, result }) {
       return returnsSequence ? outputs : outputs[0];
     },
   }[name];
-  Object.defineProperty(method, 'length', { value: steps.length, configurable: true });
+  Object.defineProperty(method, 'length', { value: length, configurable: true });
   return method;
 }
 
