@@ -38,7 +38,7 @@ pub fn check_generated(count: u64) -> Step<()> {
 }
 
 /// Maximum size in bytes of constants to copy; larger ones are read from the file when the graph is compiled.
-const MAX_COPIED_BYTES: usize = 1 << 14;
+pub const MAX_COPIED_BYTES: usize = 1 << 14;
 
 /// A buffer as the owner of bytes.
 struct Shared(Arc<Buffer>);

@@ -190,6 +190,15 @@ impl Files {
         files.try_for_each(|file| file.check()).map_err(|error| ModelError::new(error.message))
     }
 
+    /// Tells the system that `bytes`, which are part of the model's own file, will be read soon.
+    pub fn expect_reads(&self, bytes: &Bytes) {
+        let window = self.main.as_ref().and_then(|main| main.backing.window_of(bytes));
+        if let Some((file, range)) = window.as_ref().and_then(|window| Some((window.backing().file()?, window.range())))
+        {
+            file.expect_reads(range);
+        }
+    }
+
     /// Tells the system that the parsed pages are not needed now: pages with little metadata and many weights no longer
     /// count as memory of this process.
     pub fn release(&self) {

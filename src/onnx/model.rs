@@ -1,5 +1,6 @@
 //! A model as its file describes it: structure checked, nothing imported yet.
 
+use super::constants::MAX_COPIED_BYTES;
 use super::decode::{Decoder, decode, normalized};
 use super::error::{ModelError, Result, quoted, shortened};
 use super::file::{ExternalData, FileSource, Files};
@@ -8,7 +9,7 @@ use super::graph::{Arena, AttributeId, FunctionId, Graph, GraphId, NameId};
 use super::prepared::Prepared;
 use super::proto;
 use super::sizes::is_placeholder;
-use super::tensor::ElementType;
+use super::tensor::{ElementType, TensorRecord};
 use super::texts::Texts;
 use crate::error::amount;
 use bytes::Bytes;
@@ -453,6 +454,9 @@ impl Model {
         let (known_block_size, known_texts, prepared) = Default::default();
         // The remaining pages hold weights that nothing has read yet.
         files.release();
+        // What every import copies, one after the other: each would wait for whatever else is read from the disk by then.
+        let copied = arena.initializers().map(TensorRecord::encoded).filter(|bytes| bytes.len() <= MAX_COPIED_BYTES);
+        copied.for_each(|bytes| files.expect_reads(bytes));
         Ok(Model { metadata, arena, main, functions, files: Arc::new(files), known_block_size, known_texts, prepared })
     }
 }

@@ -362,6 +362,11 @@ impl TensorRecord {
         Ok(TensorRecord { shape, indices: Some(indices), ..values })
     }
 
+    /// The message as it is stored, usually with the elements.
+    pub fn encoded(&self) -> &Bytes {
+        &self.encoded
+    }
+
     /// Whether only some of the elements are in the file.
     pub fn is_sparse(&self) -> bool {
         self.indices.is_some()
