@@ -2,9 +2,6 @@
 
 import { readFileSync } from 'node:fs';
 
-/** After this time without a run, a process has given back what later runs would use. */
-export const REST_MS = 7000;
-
 /**
  * @param {number | 'self'} pid
  * @returns {import('./types.d.mts').ProcessMemory}

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { memoryOf, REST_MS } from './process-memory.mjs';
+import { memoryOf } from './process-memory.mjs';
 
 const pathOf = (/** @type {string} */ name) => fileURLToPath(new URL(name, import.meta.url));
 
@@ -84,6 +84,9 @@ async function withProcesses(all, work) {
     await Promise.all(ends);
   }
 }
+
+/** After this time without a run, a process has given back what later runs would use. */
+const REST_MS = 7000;
 
 /**
  * Returns the memory of processes while all are alive: right after a run, and some seconds later.
