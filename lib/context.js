@@ -74,6 +74,13 @@ function warnOnce(message) {
   }
 }
 
+/** @param {Error} problem of packed constants on disk; an InvalidStateError if the context has ended without one */
+function warnAboutProblem({ name, message }) {
+  if (name !== 'InvalidStateError') {
+    warnAboutCache('createContext', message);
+  }
+}
+
 /** State of an MLContext. */
 class Context {
   #handle;
@@ -116,8 +123,11 @@ class Context {
    * @returns {Promise<import('../index.js').MLContext>}
    */
   static create(options, extensions) {
-    const [id, lostId] = [native.completions.nextId(), native.completions.nextId()];
-    const context = new Context(native.createContext(id, lostId, options), lostId, options.accelerated, extensions);
+    const [id, lostId, problemId] = Array.from({ length: 3 }, () => native.completions.nextId());
+    const context = new Context(native.createContext(id, lostId, problemId, options), lostId, options.accelerated, extensions);
+    if (options.cache !== undefined) {
+      native.completions.watch(problemId, warnAboutProblem);
+    }
     return native.completions.outcome(id, (error) => {
       if (error !== undefined) {
         throw error;
@@ -125,10 +135,6 @@ class Context {
       const warning = native.contextWarning(context.#handle);
       if (warning !== null) {
         warnOnce(warning);
-      }
-      const cacheProblem = native.contextCacheProblem(context.#handle);
-      if (cacheProblem !== null) {
-        warnAboutCache('createContext', cacheProblem);
       }
       return createMLContext(context);
     });

@@ -188,7 +188,7 @@ export interface Binding {
    */
   initialize(onComplete: (ids: number[], codes: string[], messages: string[], details: unknown[]) => void): Environment;
   reportedBytes(environment: Environment): number;
-  createContext(environment: Environment, id: number, lostId: number, options: NativeContextOptions): Context;
+  createContext(environment: Environment, id: number, lostId: number, problemId: number, options: NativeContextOptions): Context;
   destroyContext(context: Context): void;
   loseDevice(context: Context): void;
   beforeExit(): void;
@@ -196,7 +196,6 @@ export interface Binding {
   /** What an open context does not use of a GPU because its driver fails. */
   contextWarning(context: Context): string | null;
   /** Why it keeps no packed weights on disk although it was asked to; null if there is no problem. */
-  contextCacheProblem(context: Context): string | null;
   describeContext(context: Context): string;
   /** JSON of an MLOpSupportLimits. */
   supportLimits(context: Context, int4: boolean): string;

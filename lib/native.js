@@ -175,7 +175,6 @@ module.exports = {
   releaseSession: translated(binding.releaseSession),
   destroySession: translated(binding.destroySession),
   contextDevice: translated(binding.contextDevice),
-  contextCacheProblem: translated(binding.contextCacheProblem),
   contextWarning: translated(binding.contextWarning),
   describeContext: translated(binding.describeContext),
   errorCodes,

@@ -74,13 +74,15 @@ pub struct ContextOptions {
 }
 
 /// Creates a context, which is open when the request `id` has ended. The request `lost` ends with the reason when the
-/// context's GPU is lost, or when the context is gone; nothing waits for it.
+/// context's GPU is lost, or when the context is gone; nothing waits for it. With a cache, the request `problem` ends likewise
+/// with the reason why something is not kept, or with an InvalidStateError.
 #[napi(catch_unwind)]
 pub fn create_context(
     env: Env,
     environment: &External<Arc<Environment>>,
     id: u32,
     lost: u32,
+    problem: u32,
     options: ContextOptions,
 ) -> Result<External<ContextHandle>> {
     let low_power = options.power_preference == "low-power";
@@ -99,7 +101,7 @@ pub fn create_context(
     let threads = (options.threads > 0).then_some(options.threads as usize);
     let context = runtime::Context::new(threads, low_power).map_err(thrown)?;
     let context = match options.cache {
-        Some(cache) => context.keeping(&cache.into()),
+        Some(cache) => context.keeping(&cache.into(), environment.watch(problem)),
         None => context,
     };
     context.open(wish, environment.watch(lost), environment.request(&env, id));
@@ -131,12 +133,6 @@ pub fn describe_context(context: &External<ContextHandle>) -> Result<String> {
 #[napi(catch_unwind)]
 pub fn context_warning(context: &External<ContextHandle>) -> Option<String> {
     context.context.warning().map(String::from)
-}
-
-/// Why a context keeps no packed weights on disk although it was asked to; null if there is no problem.
-#[napi(catch_unwind)]
-pub fn context_cache_problem(context: &External<ContextHandle>) -> Option<String> {
-    context.context.keeping_problem().map(String::from)
 }
 
 /// Call it before the process ends, also by `process.exit()`, which runs no cleanup hooks. Lets no driver of a GPU be loaded

@@ -47,8 +47,6 @@ pub struct Context {
     settings: Settings,
     /// How packed constants of built graphs are kept on disk, if they are.
     keeping: Option<Arc<GraphStores>>,
-    /// Why they are not, if that was asked for.
-    keeping_problem: Option<String>,
     tensors: Arc<WeakList<Tensor>>,
     graphs: Arc<WeakList<CompiledGraph>>,
     /// Set while the context is open: from its first request until it is lost.
@@ -105,7 +103,6 @@ impl Context {
             timeline,
             settings,
             keeping: None,
-            keeping_problem: None,
             tensors: Arc::default(),
             graphs: Arc::default(),
             backend: Arc::default(),
@@ -115,18 +112,10 @@ impl Context {
         })
     }
 
-    /// Keeps packed constants of built graphs on disk from now on, unless there is a
-    /// [problem](Self::keeping_problem).
-    pub fn keeping(self, options: &StoreOptions) -> Context {
-        match GraphStores::open(options) {
-            Ok(stores) => Context { keeping: Some(Arc::new(stores)), ..self },
-            Err(error) => Context { keeping_problem: Some(error.message), ..self },
-        }
-    }
-
-    /// Why packed constants are not kept on disk although that was asked for.
-    pub fn keeping_problem(&self) -> Option<&str> {
-        self.keeping_problem.as_deref()
+    /// Keeps packed constants of built graphs on disk from now on. `problem` is told once why not, or why something is
+    /// not kept, or dropped with this context; see [`GraphStores::open`].
+    pub fn keeping(self, options: &StoreOptions, problem: Done) -> Context {
+        Context { keeping: GraphStores::open(options, problem).map(Arc::new), ..self }
     }
 
     /// Sets how many plans for different sizes the context's graphs keep.
@@ -405,7 +394,7 @@ impl Context {
             let mut graph = graph;
             let store = site.keep(&mut graph);
             target.hold(built(|| site.compile(graph))?);
-            store.iter().for_each(|store| store.save());
+            store.iter().for_each(|store| site.save(store));
             Ok(None)
         };
         self.enqueue(compile, done);

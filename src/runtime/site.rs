@@ -81,6 +81,11 @@ impl Site<'_> {
         self.keeping.as_ref().filter(|_| matches!(self.backend, Backend::Cpu))?.keep(graph, self.env.isa)
     }
 
+    /// Writes what was packed of a graph to disk, in the background.
+    pub fn save(&self, store: &Arc<Store>) {
+        self.keeping.iter().for_each(|stores| stores.save(store));
+    }
+
     /// Compiles `graph` to a plan.
     pub(super) fn compile(&self, graph: Graph) -> Result<Plan> {
         let Optimized { mut graph, origin } = self.backend.optimize(graph, self.env, &self.settings)?;

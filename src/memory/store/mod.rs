@@ -175,15 +175,19 @@ impl Store {
     }
 
     /// Calls `then` when nothing is being written any more: now, or on another thread.
-    pub fn when_saved(&self, then: impl FnOnce() + Send + 'static) {
+    pub fn after_saving(&self, then: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
         if state.is_saving {
-            state.waiting.push(Box::new(then));
-            drop(state);
-            return hurry();
+            return state.waiting.push(Box::new(then));
         }
         drop(state);
         then();
+    }
+
+    /// The same, as soon as possible: writing does not pause any more.
+    pub fn when_saved(&self, then: impl FnOnce() + Send + 'static) {
+        self.after_saving(then);
+        hurry();
     }
 
     /// Writes until nothing new is left.
