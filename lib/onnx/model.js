@@ -1,6 +1,5 @@
 'use strict';
 
-const { slots: builderSlots } = require('../builder.js');
 const { cacheConverter, warnAboutCache } = require('../cache.js');
 const { slots: contextSlots } = require('../context.js');
 const { quote } = require('../errors.js');
@@ -54,7 +53,12 @@ const LOAD_OPTIONS = [
   'signal',
 ];
 
-const requireBuilder = interfaceType('MLGraphBuilder', builderSlots);
+/**
+ * Returns the state of a builder. Its module is not loaded before: programs that load models need none.
+ *
+ * @type {import('../internal.js').Converter<InstanceType<typeof import('../builder.js').Builder>>}
+ */
+const requireBuilder = (value, what) => interfaceType('MLGraphBuilder', require('../builder.js').slots)(value, what);
 const requireContext = interfaceType('MLContext', contextSlots);
 const toOperand = interfaceType('MLOperand', operandSlots);
 const toBindings = record(toOperand);
