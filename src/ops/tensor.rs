@@ -120,7 +120,10 @@ impl Tensor {
         if self.dtype.is_nibble() {
             return packed(&self.numbers().map(|n| n.to_f64() as i8 as u8).collect::<Vec<u8>>());
         }
-        self.numbers().flat_map(|n| n.to_bytes(self.dtype)).collect()
+        let size = self.dtype.size();
+        let mut bytes = vec![0; self.shape().iter().product::<usize>() * size];
+        bytes.chunks_exact_mut(size).zip(self.numbers()).for_each(|(bytes, n)| n.write(self.dtype, bytes));
+        bytes
     }
 
     /// The elements in row-major order.
