@@ -195,7 +195,6 @@ export interface Binding {
   contextDevice(context: Context): 'cpu' | 'gpu';
   /** What an open context does not use of a GPU because its driver fails. */
   contextWarning(context: Context): string | null;
-  /** Why it keeps no packed weights on disk although it was asked to; null if there is no problem. */
   describeContext(context: Context): string;
   /** JSON of an MLOpSupportLimits. */
   supportLimits(context: Context, int4: boolean): string;
