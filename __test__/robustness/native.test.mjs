@@ -10,8 +10,8 @@ import { ml, resultOf } from '../runtime/helpers.mjs';
 const file = join(root, addonName(thisPlatform()));
 const binding = createRequire(import.meta.url)(file);
 
-/** A context on the CPU, with the ids of its creation and of its loss. */
-const CONTEXT_ARGUMENTS = [1, 2, { threads: 1, powerPreference: 'default', accelerated: false }];
+/** A context on the CPU, with the ids of its creation, of its loss, and of a problem with its cache. */
+const CONTEXT_ARGUMENTS = [1, 2, 3, { threads: 1, powerPreference: 'default', accelerated: false }];
 
 /** Handles of every kind, made as the facade makes them. */
 function handles() {
@@ -23,7 +23,7 @@ function handles() {
     });
   };
   const environment = binding.initialize(onComplete);
-  let next = 3;
+  let next = 4;
   const end = () => {
     const id = next++;
     return [id, new Promise((resolve) => ends.set(id, resolve))];
