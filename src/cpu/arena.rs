@@ -81,23 +81,21 @@ impl Arena {
 mod tests {
     use super::*;
 
-    const KEPT: usize = KEPT_BYTES;
-
     #[test]
     fn it_grows_and_frees_its_memory() {
         let arena = Arena::default();
         assert!(arena.release(Duration::ZERO).is_none());
-        arena.reserve(2 * KEPT).unwrap();
-        arena.with(KEPT, |bytes| assert_eq!(bytes.len(), 2 * KEPT)).unwrap();
+        arena.reserve(2 * KEPT_BYTES).unwrap();
+        arena.with(KEPT_BYTES, |bytes| assert_eq!(bytes.len(), 2 * KEPT_BYTES)).unwrap();
         assert!(arena.release(Duration::from_secs(3600)).is_some_and(|due| due > Instant::now()));
         assert!(!arena.is_small());
         arena.with(1, |_| assert!(arena.release(Duration::ZERO).is_some())).unwrap();
         assert!(arena.release(Duration::ZERO).is_none());
-        arena.with(KEPT, |bytes| assert_eq!(bytes.len(), KEPT, "all was freed")).unwrap();
+        arena.with(KEPT_BYTES, |bytes| assert_eq!(bytes.len(), KEPT_BYTES, "all was freed")).unwrap();
         assert!(arena.release(Duration::ZERO).is_none());
-        arena.with(1, |bytes| assert_eq!(bytes.len(), KEPT, "a small arena is kept")).unwrap();
+        arena.with(1, |bytes| assert_eq!(bytes.len(), KEPT_BYTES, "a small arena is kept")).unwrap();
         assert!(arena.reserve(usize::MAX / 2).is_err());
-        arena.reserve(3 * KEPT).unwrap();
+        arena.reserve(3 * KEPT_BYTES).unwrap();
         let before = Instant::now();
         arena.reserve(1).unwrap();
         arena.release_unless_used_after(before);

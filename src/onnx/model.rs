@@ -18,6 +18,10 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
+/// Sizes in bytes of initializers that an import copies, and that have pages which parsing has not read: smaller ones lie in
+/// those of their own header and of the next one.
+const COPIED_LATE: std::ops::RangeInclusive<usize> = 4097..=MAX_COPIED_BYTES;
+
 /// The supported versions of `ai.onnx`.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
 
@@ -455,8 +459,8 @@ impl Model {
         // The remaining pages hold weights that nothing has read yet.
         files.release();
         // What every import copies, one after the other: each would wait for whatever else is read from the disk by then.
-        let copied = arena.initializers().map(TensorRecord::encoded).filter(|bytes| bytes.len() <= MAX_COPIED_BYTES);
-        copied.for_each(|bytes| files.expect_reads(bytes));
+        let encoded = arena.initializers().map(TensorRecord::encoded);
+        encoded.filter(|bytes| COPIED_LATE.contains(&bytes.len())).for_each(|bytes| files.expect_reads(bytes));
         Ok(Model { metadata, arena, main, functions, files: Arc::new(files), known_block_size, known_texts, prepared })
     }
 }

@@ -120,9 +120,8 @@ impl Tensor {
         if self.dtype.is_nibble() {
             return packed(&self.numbers().map(|n| n.to_f64() as i8 as u8).collect::<Vec<u8>>());
         }
-        let size = self.dtype.size();
-        let mut bytes = vec![0; self.shape().iter().product::<usize>() * size];
-        bytes.chunks_exact_mut(size).zip(self.numbers()).for_each(|(bytes, n)| n.write(self.dtype, bytes));
+        let mut bytes = vec![0; self.descriptor().bytes()];
+        bytes.chunks_exact_mut(self.dtype.size()).zip(self.numbers()).for_each(|(bytes, n)| n.write(self.dtype, bytes));
         bytes
     }
 

@@ -231,10 +231,13 @@ mod tests {
         assert!(pool.due(LONG).is_none(), "nothing was ever there");
         assert!(pool.give(Buffer::zeroed(KEPT_BYTES).unwrap()).is_empty());
         assert!(pool.is_small() && pool.due(Duration::ZERO).is_none());
+        assert_eq!(pool.bytes(), KEPT_BYTES);
         assert!(pool.give(Buffer::zeroed(1).unwrap()).is_empty());
         assert!(!pool.is_small() && pool.due(LONG).is_some_and(|due| due > Instant::now()));
+        assert_eq!(pool.bytes(), KEPT_BYTES + 1);
         assert!(pool.due(Duration::ZERO).is_some_and(|due| due <= Instant::now()));
         pool.clear();
         assert!(pool.is_small() && pool.due(Duration::ZERO).is_none());
+        assert_eq!((pool.bytes(), pool.lock().buffers.len()), (0, 0));
     }
 }
